@@ -23,7 +23,7 @@ from lai_torch._exact.by_position import check_positions
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.uses import CoupledError
 from lai_torch._model.batch import Loss, call, check_losses, count, row_sources, rows, tensors, usable
-from lai_torch._model.function import densify, inner, losses_of, view_real
+from lai_torch._model.function import densify, losses_of, real_product, view_real
 from lai_torch._model.preserve import preserve, run_alone, use_eval_mode
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import list_parameters, modules_of, set_training
@@ -480,9 +480,9 @@ def _record_parts(reader: Reader, batch: tuple[Any, Any], norms: Mapping[str, nn
             # the parts of rows add up to the gradient of the batch
             trained = [one for one in list_parameters(model, loss).values() if one.requires_grad]
             whole = torch.autograd.grad(losses.sum(), trained, allow_unused=True, retain_graph=True)
-            total = sum(float(inner(one, one)) for one in whole if one is not None)
+            total = sum(float(real_product(one, one).sum()) for one in whole if one is not None)
             sums = sum_gradients(found.trace, GRADIENT_BUDGET).values()
-            summed = sum(float(inner(one, one)) for given in sums for one in given)
+            summed = sum(float(real_product(one, one).sum()) for given in sums for one in given)
             if losses.isfinite().all() and abs(summed - total) > 1e-3 * total:
                 msg = "model: parts of rows do not add up to the gradient of the batch"
                 raise ValueError(msg)

@@ -132,7 +132,7 @@ def trace_gates(
     torch.Size([5])
     """
     reader = Reader(model, loss, every=False, last=last)
-    return read_gates(reader, reader.record((inputs, targets)))
+    return read_gates(reader.record((inputs, targets)))
 
 
 def per_sample_norms(model: nn.Module, loss: Loss, batch: Any) -> Tensor:

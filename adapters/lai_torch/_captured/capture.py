@@ -46,7 +46,9 @@ class Captured:
         self._settings: Any = torch._dynamo.config.patch(known)
         compiled, partition = (bind_weakly(method) for method in (self._compile, self._partition))
         differentiated = aot_autograd(
-            fw_compiler=compiled, bw_compiler=_return_uncompiled, partition_fn=partition
+            fw_compiler=compiled,
+            bw_compiler=lambda graph, example: graph.forward,  # `Run` runs the graph itself
+            partition_fn=partition,
         )
 
         def backend(graph: fx.GraphModule, example: Any) -> Any:
@@ -54,11 +56,23 @@ class Captured:
             detach_without_gradients(graph)
             return differentiated(graph, example)
 
-        self._function = torch.compile(_caller(model, autocast), backend=backend, fullgraph=True)
+        def run(inputs: Any) -> Any:
+            if autocast is None:
+                return call(model, inputs)
+            with torch.autocast(next(model.parameters()).device.type, autocast):
+                outputs = call(model, inputs)
+            return raise_precision(outputs, autocast)
+
+        # compilations are counted by the function's name
+        run.__code__ = run.__code__.replace(co_name=f"run_{next(_serial)}")
+        self._function = torch.compile(run, backend=backend, fullgraph=True)
 
     def __call__(self, inputs: Any, samples: int) -> Any:
         """Run the model on a batch, keeping what the backward graph and the trace need."""
-        aliases = map_tensors(inputs, lambda one: _declare_symbolic_batch(one, samples))
+        aliases = map_tensors(inputs, lambda one: one.detach())
+        for alias in tensors(aliases):
+            if holds_rows(alias, samples):
+                torch._dynamo.mark_dynamic(alias, 0)
         self._inputs = {one.data_ptr() for one in tensors(aliases) if one.numel()}
         self._batched = {one.data_ptr() for one in tensors(inputs) if holds_rows(one, samples)}
         self._samples, self._last = samples, None
@@ -79,14 +93,14 @@ class Captured:
             )
             raise ValueError(msg) from error
 
-    def read(self, found: list[Tensor], last: str | None) -> Run:
+    def read(self, found: list[Tensor]) -> Run:
         """Return what the call kept, for its differentiable outputs."""
         if self._last is None:
             msg = "backward: 'selective' expects trainable parameters and a differentiable output, found none"
             raise ValueError(msg)
         pair, values = self._last
         self._last = None
-        return Run(pair, values, self._samples, self._batched, found, last)
+        return Run(pair, values, self._samples, self._batched, found)
 
     def _partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Any:
         """Split the joint graph and keep both halves; return halves that save nothing: that takes time."""
@@ -156,33 +170,6 @@ def _save_what_is_random(graph: fx.Graph) -> None:
         for one in (node, *(user for user in node.users if user.target is operator.getitem)):
             if "recompute" in one.meta:
                 one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-
-
-def _caller(model: nn.Module, autocast: torch.dtype | None) -> Callable[[Any], Any]:
-    """Return the model's call as a function with a name of its own: compilations are counted by that."""
-
-    def run(inputs: Any) -> Any:
-        if autocast is None:
-            return call(model, inputs)
-        with torch.autocast(next(model.parameters()).device.type, autocast):
-            outputs = call(model, inputs)
-        return raise_precision(outputs, autocast)
-
-    run.__code__ = run.__code__.replace(co_name=f"run_{next(_serial)}")
-    return run
-
-
-def _return_uncompiled(graph: fx.GraphModule, example: Any) -> Any:
-    """Stand in for the compiled backward: `Run` runs the graph itself."""
-    return graph.forward
-
-
-def _declare_symbolic_batch(tensor: Tensor, samples: int) -> Tensor:
-    """Return an alias of an input, whose first axis is declared free if it holds the samples."""
-    alias = tensor.detach()
-    if holds_rows(tensor, samples):
-        torch._dynamo.mark_dynamic(alias, 0)
-    return alias
 
 
 def bind_weakly(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,41 +30,6 @@ class Layer:
         return self.names[0].removesuffix(".weight")
 
 
-class _Graph:
-    """Which nodes depend on the samples, and which parameters the others are computed from."""
-
-    def __init__(self, graph: fx.Graph, parameters: Mapping[str, str], samples: Sequence[fx.Node]) -> None:
-        self.batched, self.names = set(samples), dict[fx.Node, tuple[str, ...]]()
-        # Inputs stand before what reads them, so that one pass settles both: a node depends on the samples if
-        # any of its inputs does, and is computed from the parameters of all of them.
-        for node in graph.nodes:
-            before = node.all_input_nodes
-            own = (parameters[node.name],) if node.name in parameters else ()
-            self.names[node] = own or tuple(dict.fromkeys(name for one in before for name in self.names[one]))
-            if any(one in self.batched for one in before):
-                self.batched.add(node)
-
-    def product(self, node: fx.Node) -> Layer | None:
-        """Return the layer that a node computes; None if it computes none."""
-        if node.op != "call_function" or node.target not in _PRODUCTS:
-            return None
-        arguments: Any = node.args
-        inputs: Any
-        weight: Any
-        inputs, weight = (arguments[index] for index in _PRODUCTS[node.target])
-        if inputs not in self.batched or not self._is_weight(weight):
-            return None
-        geometry = None
-        if node.target is torch.ops.aten.convolution.default:
-            if arguments[6]:  # transposed
-                return None
-            geometry = _geometry(arguments, weight)
-        return Layer(inputs, node, self.names[weight], geometry)
-
-    def _is_weight(self, node: Any) -> bool:
-        return isinstance(node, fx.Node) and node not in self.batched and bool(self.names[node])
-
-
 _PRODUCTS: dict[Any, tuple[int, int]] = {
     torch.ops.aten.mm.default: (0, 1),
     torch.ops.aten.addmm.default: (1, 2),
@@ -73,29 +38,9 @@ _PRODUCTS: dict[Any, tuple[int, int]] = {
 """Where each product has its input and its weight."""
 
 
-def _geometry(arguments: Sequence[Any], weight: fx.Node) -> dict[str, Any]:
-    kernel = tuple(int(length) for length in weight.meta["val"].shape[2:])
-    # of padding="valid" a graph holds one number for all axes
-    stride, padding, dilation = (
-        tuple(given) * len(kernel) if len(given) == 1 else tuple(given) for given in arguments[3:6]
-    )
-    return {
-        "kernel": kernel,
-        "stride": stride,
-        "padding": tuple((each, each) for each in padding),
-        "dilation": dilation,
-        "groups": arguments[8],
-    }
-
-
 def is_random(node: fx.Node) -> bool:
     """Whether a node draws random numbers."""
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-
-
-def _has_own_gradient(node: fx.Node) -> bool:
-    """Whether a node is of a `torch.autograd.Function`, whose gradient the forward graph does not hold."""
-    return any(name == "autograd.function" for name, _ in node.meta.get("source_fn_stack") or ())
 
 
 def results(graph: fx.Graph) -> list[Any]:
@@ -134,39 +79,39 @@ def tail(graph: fx.Graph, start: Iterable[fx.Node], outputs: Iterable[fx.Node]) 
     return [node for node in graph.nodes if node in after and node in wanted and node not in begin]
 
 
-def check_differentiable(nodes: Iterable[fx.Node], name: str) -> None:
-    """Raise unless the gradient of the nodes behind the last layer is that of the operations themselves."""
-    for node in nodes:
-        if is_random(node) or _has_own_gradient(node):
-            what = "nothing random" if is_random(node) else "no torch.autograd.Function"
-            msg = (
-                f"backward: 'selective' expects {what} behind the last layer {name!r}, got {node.target}; "
-                "use backward='kept'"
-            )
-            raise ValueError(msg)
-
-
 def find_layers(
     graph: fx.Graph, parameters: Mapping[str, str], samples: Sequence[fx.Node]
 ) -> dict[fx.Node, Layer]:
     """Return the layers, in order, of a graph whose inputs `samples` depend on the samples."""
-    known = _Graph(graph, parameters, samples)
-    return {node: layer for node in graph.nodes if (layer := known.product(node)) is not None}
-
-
-def final_layer(layers: dict[fx.Node, Layer], outputs: Sequence[fx.Node], last: str | None) -> Layer:
-    """Return the last layer: the one that reaches the outputs without passing another, or of that name."""
-    reached = [layers[node] for node in find_final_products(outputs, layers)]
-    if last is not None:
-        reached = [layer for layer in reached if layer.name == last]
-    if len(reached) != 1:
-        names = [layer.name for layer in reached]
-        way_out = "; use backward='kept'"
-        if names:
-            way_out = f"; pass last={names[0]!r} (or another of them)"
-        msg = f"backward: 'selective' expects one final layer, found {len(names)}: {names}{way_out}"
-        raise ValueError(msg)
-    return reached[0]
+    batched, names, found = set(samples), dict[fx.Node, tuple[str, ...]](), dict[fx.Node, Layer]()
+    # Inputs stand before what reads them, so that one pass settles all: a node depends on the samples if any
+    # of its inputs does, and is computed from the parameters of all of them.
+    for node in graph.nodes:
+        before: list[fx.Node] = node.all_input_nodes
+        arguments: Any = node.args
+        own = (parameters[node.name],) if node.name in parameters else ()
+        names[node] = own or tuple(dict.fromkeys(name for one in before for name in names[one]))
+        if any(one in batched for one in before):
+            batched.add(node)
+        if node.op != "call_function" or node.target not in _PRODUCTS:
+            continue
+        inputs, weight = (arguments[index] for index in _PRODUCTS[node.target])
+        if inputs not in batched or weight in batched or not names[weight]:
+            continue
+        geometry = None
+        if node.target is torch.ops.aten.convolution.default:
+            if arguments[6]:  # transposed
+                continue
+            kernel = tuple(map(int, weight.meta["val"].shape[2:]))
+            # of padding="valid" a graph holds one number for all axes
+            stride, padding, dilation = (
+                tuple(given) * (len(kernel) // len(given)) for given in arguments[3:6]
+            )
+            sides = tuple((each, each) for each in padding)
+            geometry = {"kernel": kernel, "stride": stride, "padding": sides, "dilation": dilation}
+            geometry["groups"] = arguments[8]
+        found[node] = Layer(inputs, node, names[weight], geometry)
+    return found
 
 
 def vjp_through(

@@ -1,6 +1,6 @@
 """A captured forward and backward graph, and what they are made of once the parameters are known."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -41,7 +41,8 @@ def detach_without_gradients(module: fx.GraphModule) -> None:
             enabled = before[node.args[0]]
         elif node.op.startswith("call_") and not enabled:
             value, name = node.meta.get("example_value"), getattr(node.target, "__name__", str(node.target))
-            read = list(filter(_requires_gradient, node.all_input_nodes))
+            given = [(one, one.meta.get("example_value")) for one in node.all_input_nodes]
+            read = [one for one, kept in given if isinstance(kept, Tensor) and kept.requires_grad]
             itself = any(value is one.meta["example_value"] for one in read)
             if read and (value is None or (itself and (name.endswith("_") or name.startswith("i")))):
                 msg = f"it writes, where gradients are off, to a tensor that requires one ({node.target})"
@@ -52,11 +53,6 @@ def detach_without_gradients(module: fx.GraphModule) -> None:
                 with graph.inserting_after(inputs[-1] if one in inputs else one):
                     node.replace_input_with(one, graph.call_method("detach", (one,)))
     module.recompile()
-
-
-def _requires_gradient(node: fx.Node) -> bool:
-    value = node.meta.get("example_value")
-    return isinstance(value, Tensor) and value.requires_grad
 
 
 Values = list[Any]
@@ -142,8 +138,9 @@ class Pair:
         final = find_final_products(self.outputs, self.layers)
         kept = dict.fromkeys([*(layer.inputs for layer in self.layers.values()), *final])
         for one in final:  # what is computed from it, should it be the last layer
-            behind = tail(graph, [one], self.outputs)
-            kept |= dict.fromkeys(_find_inputs(behind))
+            behind = dict.fromkeys(tail(graph, [one], self.outputs))
+            read = (before for node in behind for before in node.all_input_nodes)
+            kept |= dict.fromkeys(before for before in read if before not in behind)
         self._run_forward = function_of(self.forward, list(kept))
         self._valued = [getattr(one, "name", "") for one in (*self.inputs, *kept, *self._results)]
 
@@ -157,12 +154,6 @@ def coarsest(pair: Pair) -> float:
 
 def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
     return [node for node in module.graph.nodes if node.op == "placeholder"]
-
-
-def _find_inputs(nodes: Sequence[fx.Node]) -> Iterable[fx.Node]:
-    """Return the nodes outside that `nodes` read."""
-    inside = set(nodes)
-    return (before for node in nodes for before in node.all_input_nodes if before not in inside)
 
 
 def function_of(module: fx.GraphModule, also: Sequence[fx.Node] = ()) -> Callable[[Values], Any]:

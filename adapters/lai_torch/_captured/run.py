@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from lai_torch._captured.graphs import Layer, check_differentiable, final_layer, tail
+from lai_torch._captured.graphs import Layer, find_final_products, is_random, tail
 from lai_torch._captured.pair import Pair, Values
 from lai_torch._captured.sample_axis import Sizes, compute_from_sizes, sample_axes, take_rows, weigh_rows
 from lai_torch._graph.places import Axis
@@ -31,10 +31,16 @@ class Run:
         samples: int,  # how many samples the batch has
         batched: set[int],  # where in memory the inputs that hold them are
         found: Sequence[Tensor],  # the model's differentiable outputs
-        last: str | None,  # name of the final layer, if one was asked for
     ) -> None:
-        self.pair, self.values, self.samples, self.last = pair, values, samples, last
-        self.sizes = self._sizes(batched)
+        self.pair, self.values, self.samples = pair, values, samples
+        symbols, batch = {}, set()
+        for name, axis, symbol in pair.memoise(_symbolic):
+            value = values[name]
+            symbols[symbol] = int(value) if axis is None else value.shape[axis]
+            # the first axis of an input that holds rows: its symbol is the number of samples
+            if axis == 0 and value.data_ptr() in batched:
+                batch.add(symbol)
+        self.sizes = Sizes(symbols, frozenset(batch))
         named = self.sizes.symbols.items()
         self._symbols = tuple(value for _, value in named), self.sizes.batch
         self._others = tuple(value for symbol, value in named if symbol not in self.sizes.batch)
@@ -42,17 +48,6 @@ class Run:
             pair.sample_axes[self._others] = sample_axes(pair.forward.graph, self.sizes)
         self._axes = pair.sample_axes[self._others]
         self.order, self.outputs = self._match_gradients(found)
-
-    def _sizes(self, batched: set[int]) -> Sizes:
-        """Read the values of the symbols off the inputs, and which of them are the number of samples."""
-        symbols, batch = {}, set()
-        for name, axis, symbol in self.pair.memoise(_symbolic):
-            value = self.values[name]
-            symbols[symbol] = int(value) if axis is None else value.shape[axis]
-            # the first axis of an input that holds rows: its symbol is the number of samples
-            if axis == 0 and value.data_ptr() in batched:
-                batch.add(symbol)
-        return Sizes(symbols, frozenset(batch))
 
     def _match_gradients(self, found: Sequence[Tensor]) -> tuple[list[int], list[fx.Node]]:
         """Say which of the differentiable outputs each gradient that the backward graph takes is of."""
@@ -70,14 +65,6 @@ class Run:
             )
             raise ValueError(msg)
         return [index for index, _ in pairs], [node for _, node in pairs]
-
-    def layers(self, outputs: Sequence[fx.Node]) -> list[Layer]:
-        """Return the layers, the last one last."""
-        return self.pair.memoise(_order_layers, tuple(outputs), self.last)
-
-    def find_nodes_after(self, last: Layer, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-        """Return the nodes between the last layer and the outputs, in order."""
-        return self.pair.memoise(_find_nodes_after, last.output, last.name, tuple(outputs))
 
     def sample_axis(self, node: fx.Node, name: str) -> Axis:
         """Return where a layer's input or output holds the samples."""
@@ -125,27 +112,19 @@ class Run:
         """Make of what was saved for the backward graph that of the samples `rows`, which are in order."""
         # A size is that of fewer samples, what is computed from sizes is made again for fewer; of all other
         # tensors the rows are taken on each axis that holds samples (two in a matrix of samples by samples).
-        for place, number in self._fewer(rows.numel()):
+        key = self._symbols, rows.numel()
+        if key not in self.pair.told:
+            numbers = [(place, node.meta["val"]) for place, node in enumerate(self.pair.placeholders)]
+            varying = [(place, number) for place, number in numbers if self.sizes.varies(number)]
+            found = [(place, self.sizes.value(number, rows.numel())) for place, number in varying]
+            self.pair.keep(key, found)
+        for place, number in self.pair.told[key]:
             saved[place] = number
         for place, source, axes in self.pair.memoise(_find_batched, self._others):
             if not axes:
                 saved[place] = compute_from_sizes(source, self.sizes, rows.numel())
             for axis in axes:
                 saved[place] = take_rows(axis, saved[place], rows)
-
-    def _fewer(self, count: int) -> list[tuple[int, Any]]:
-        """Return the saved numbers for so many samples, by place: worked out once for each count."""
-        key = self._symbols, count
-        if key not in self.pair.told:
-            numbers = [(place, node.meta["val"]) for place, node in enumerate(self.pair.placeholders)]
-            found = [
-                (place, self.sizes.value(number, count))
-                for place, number in numbers
-                if self.sizes.varies(number)
-            ]
-            self.pair.keep(key, found)
-        fewer: list[tuple[int, Any]] = self.pair.told[key]
-        return fewer
 
     def _tangents(
         self, gradients: Sequence[Tensor | None], weights: Tensor, rows: Tensor | None
@@ -156,8 +135,12 @@ class Run:
         for node, gradient in zip(self.outputs, gradients, strict=True):
             value = self.values[node.name]
             axis = self.sample_axis(node, "output")
-            kept = take_rows(axis, _match_strides(value, gradient), index)
-            result.append(weigh_rows(axis, kept, weights))
+            if gradient is None:
+                gradient = torch.zeros_like(value)
+            # the backward graph was captured for the strides of the output
+            elif gradient.stride() != value.stride():
+                gradient = torch.empty_like(value).copy_(gradient)
+            result.append(weigh_rows(axis, take_rows(axis, gradient, index), weights))
         return result
 
     def _name_gradients(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
@@ -206,24 +189,36 @@ def _find_batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Nod
     return [(place, node, () if node in pair.sized else axes[node]) for place, node in saved]
 
 
-def _order_layers(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:
-    """Return the layers of a graph with these differentiable outputs, the last one last."""
-    last = final_layer(pair.layers, outputs, name)
+def order_layers(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:
+    """Return the layers, last the one that reaches the outputs without passing another, or of that name."""
+    reached = [pair.layers[node] for node in find_final_products(outputs, pair.layers)]
+    if name is not None:
+        reached = [layer for layer in reached if layer.name == name]
+    if len(reached) != 1:
+        names = [layer.name for layer in reached]
+        way_out = "; use backward='kept'"
+        if names:
+            way_out = f"; pass last={names[0]!r} (or another of them)"
+        msg = f"backward: 'selective' expects one final layer, found {len(names)}: {names}{way_out}"
+        raise ValueError(msg)
+    (last,) = reached
     return [*(layer for layer in pair.layers.values() if layer.output is not last.output), last]
 
 
-def _find_nodes_after(pair: Pair, start: fx.Node, name: str, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+def find_nodes_after(pair: Pair, start: fx.Node, name: str, outputs: Sequence[fx.Node]) -> list[fx.Node]:
     """Return the nodes between the last layer and the outputs, in order, all of them differentiable."""
     found = tail(pair.forward.graph, [start], outputs)
-    check_differentiable(found, name)
+    for node in found:
+        # of a custom function the forward graph does not hold the gradient
+        custom = any(kind == "autograd.function" for kind, _ in node.meta.get("source_fn_stack") or ())
+        if custom or is_random(node):
+            what = "no torch.autograd.Function" if custom else "nothing random"
+            msg = (
+                f"backward: 'selective' expects {what} behind the last layer {name!r}, got {node.target}; "
+                "use backward='kept'"
+            )
+            raise ValueError(msg)
     return found
-
-
-def _match_strides(value: Tensor, gradient: Tensor | None) -> Tensor:
-    """Return the gradient with the strides of its output, which the backward graph was captured for."""
-    if gradient is None:
-        return torch.zeros_like(value)
-    return gradient if gradient.stride() == value.stride() else torch.empty_like(value).copy_(gradient)
 
 
 def _identity(value: Tensor) -> tuple[Any, ...]:

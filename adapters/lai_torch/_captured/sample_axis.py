@@ -6,7 +6,7 @@ symbol, and which of the two is outermost follows from the reshaping that merged
 """
 
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,15 +21,12 @@ ANY = -1
 IN_FRONT = Axis(0, 1, 1, ANY)
 
 
+@dataclass(frozen=True)
 class Sizes:
     """The values of a graph's symbols on one batch."""
 
-    def __init__(
-        self,
-        symbols: Mapping[Any, int],  # every symbol's value
-        batch: frozenset[Any],  # the symbols that are the number of samples
-    ) -> None:
-        self.symbols, self.batch = dict(symbols), batch
+    symbols: dict[Any, int]
+    batch: frozenset[Any]  # the symbols that are the number of samples
 
     def varies(self, number: Any) -> bool:
         """Whether a number depends on how many samples there are."""

@@ -237,7 +237,7 @@ class Tracer:
             recording = self.reader.record_live(batch) if live else self.reader.record(batch)
         losses = recording.losses if live else recording.losses.detach()
         if self.facts.gates:
-            return read_gates(self.reader, recording), losses
+            return read_gates(recording), losses
         if recording.plan.unexplained:
             check_explained(recording.plan.unexplained)
         if not self.every_layer:

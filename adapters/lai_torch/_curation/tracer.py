@@ -43,7 +43,7 @@ def check_alike(reader: Reader, summary: lai.ValidationSummary, trace: lai.Trace
         )
         raise ValueError(msg)
     if unread:
-        reader.leave(frozenset(unread))
+        reader.recall(reader.routed, reader.left.union(unread))
         raise UnlikeError
 
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from lai_torch._model.function import Function, Point, inner, vjp
+from lai_torch._model.function import Function, Point, real_product, vjp
 from lai_torch._model.preserve import reentrant
 from lai_torch._model.snapshot import check_owned as check_owned_leaves
-from lai_torch._model.snapshot import find_other_leaves, nodes
+from lai_torch._model.snapshot import nodes
 from lai_torch._model.walk import list_parameters
 
 
@@ -27,7 +27,9 @@ def check_owned(function: Function, losses: Tensor) -> None:
         raise ValueError(msg)
     if any("CheckpointFunction" in type(node).__name__ for node in nodes(losses)):
         raise reentrant()
-    others = find_other_leaves(losses, function.parameters().values())
+    known = set(map(id, function.parameters().values()))
+    leaves = (getattr(node, "variable", None) for node in nodes(losses))  # of those that add to `.grad`
+    others = [leaf for leaf in leaves if leaf is not None and id(leaf) not in known]
     check_owned_leaves(others)
     if others:  # without them, a function that writes `.grad`, on no way to a parameter, would not run
         torch.autograd.grad(losses.sum(), others, allow_unused=True, retain_graph=True)
@@ -98,7 +100,7 @@ def double_backward(function: Function, direction: Point, batch: tuple[Any, Any]
         along = torch.zeros_like(losses).sum()
         for name, piece in zip(parameters, pieces, strict=True):
             if piece is not None and piece.requires_grad:
-                along = along + inner(piece, direction[name]).to(along)
+                along = along + real_product(piece, direction[name]).sum().to(along)
         if not along.requires_grad:
             return torch.zeros_like(losses).detach(), losses.detach()
         (scores,) = torch.autograd.grad(along, weights)
@@ -115,7 +117,7 @@ def reverse(function: Function, direction: Point, batch: tuple[Any, Any]) -> Pai
             pieces = vjp(losses, one, parameters, retain_graph=True)
             for name, piece in zip(parameters, pieces, strict=True):
                 if piece is not None:
-                    scores[j] += inner(piece, direction[name]).to(scores)
+                    scores[j] += real_product(piece, direction[name]).sum().to(scores)
         return scores, losses.detach()
 
 

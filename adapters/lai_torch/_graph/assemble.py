@@ -29,9 +29,9 @@ from lai_torch._graph.products import (
 )
 from lai_torch._graph.saved import Saved, read_signed
 from lai_torch._graph.uses import Use
-from lai_torch._graph.walk import Edge, Graph, name_function
+from lai_torch._graph.walk import Graph, name_function
 from lai_torch._model.function import densify, view_real
-from lai_torch._model.valid import Positions, select_fitting
+from lai_torch._model.valid import Positions
 
 Owned = dict[str, list[tuple[Use, Record]]]
 """Of each parameter whose uses have records of one kind: these."""
@@ -98,27 +98,21 @@ class Assembly:
     def build_every(self, parameters: Mapping[str, Tensor]) -> tuple[list[Record], list[Readout]]:
         """Return the records of all parameters, last those of the layers, and the layers."""
         owned, biases = self._find_owned(self.plan.uses_by_name)
-        built: dict[str, list[Record]] = {}
-        routed = {
-            name for name, pairs in owned.items() if any(isinstance(one, lai.ExpertTrace) for _, one in pairs)
-        }
-        for name, parameter in parameters.items():
-            if name in owned or name in biases or not parameter.numel() or name in self.plan.unexplained:
-                continue
-            unused = name not in self.plan.uses_by_name and name not in self.plan.left
-            if unused and parameter.ndim in {2, 3}:
-                routed.add(name)  # an expert to which no row was routed, maybe
-            else:
-                built[name] = self._build(name, parameter)
         # In the order of the parameters, then of the layers, whatever a batch's records are made of.
         records: list[Record] = []
         for name, parameter in parameters.items():
-            records += built.get(name, [])
-            if name in routed:
-                records += self._build_experts(name, parameter, owned.get(name, []))
-            else:
-                own = owned.get(name, ())
+            if name in biases or not parameter.numel() or name in self.plan.unexplained:
+                continue
+            own = owned.get(name, [])
+            # an expert to which no row was routed, maybe
+            unused = name not in self.plan.uses_by_name and name not in self.plan.left
+            unused = unused and parameter.ndim in {2, 3}
+            if unused or any(isinstance(one, lai.ExpertTrace) for _, one in own):
+                records += self._build_experts(name, parameter, own)
+            elif own:
                 records += [record for use, record in own if (use.node, use.slot) not in self.plan.order]
+            else:
+                records += self._build(name, parameter)
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         layers = self.build_layers(by_node)
         finals = layers[-1:] if self.plan.last else []
@@ -146,7 +140,7 @@ class Assembly:
             if bias is None and any((use.node, use.slot) in biased for use in uses):
                 continue
             pairs = [(use, self._records(use, bias=bias is not None)) for use in uses]
-            found = [(use, record) for use, records in pairs for record in records or ()]
+            found = [(use, record) for use, records in pairs for record in records]
             kinds = {self._kind(use, record) for use, record in found}
             # An embedding may be tied to a matrix that is used as it is.
             tied = kinds - {("table",)}
@@ -222,11 +216,11 @@ class Assembly:
         alike = alike and name not in self.plan.left
         return name if alike and own == {(bias.node, bias.slot) for bias in found} else None
 
-    def _records(self, use: Use, *, bias: bool) -> list[Record] | None:
-        """Return the records of a use: of a matrix one, of a bank of matrices one each."""
+    def _records(self, use: Use, *, bias: bool) -> list[Record]:
+        """Return the records of a use, if it has any: of a matrix one, of a bank of matrices one each."""
         if self.graph.names[use.node] != GROUPED:
             record = self._record(use, bias=bias)
-            return None if record is None else [record]
+            return [] if record is None else [record]
         gradient = self.received[use.received[0]]
         if (
             gradient is None
@@ -234,14 +228,13 @@ class Assembly:
             or use.source.turned is None
             or not isinstance(use.place, Entries)
         ):
-            return None
+            return []
+        found: list[Record] = []
         sides = split_groups(self.graph, self.saved, use.node, gradient, use.place)
-        named = enumerate(sides or ())
-        keys = [self._key(use, one, f"{use.source.key}[{matrix}]") for matrix, one in named]
-        return [
-            lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key)
-            for key, one in zip(keys, sides or (), strict=True)
-        ]
+        for matrix, one in enumerate(sides):
+            key = self._key(use, one, f"{use.source.key}[{matrix}]")
+            found.append(lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key))
+        return found
 
     def _record(self, use: Use, *, bias: bool) -> Record | None:
         """Return the record of a use that has a kind of its own."""
@@ -284,8 +277,7 @@ class Assembly:
         rows = sides.activations
         if not self.valid or routed or rows.ndim != 3:
             return None
-        mask = select_fitting(self.valid, rows.shape[1])
-        return None if mask is None else mask.to(rows.device)
+        return next((one.to(rows.device) for one in self.valid if one.shape[1] == rows.shape[1]), None)
 
     def _convolve(
         self, node: int, slot: int, place: Place, gradient: Tensor | None, **named: Any
@@ -318,7 +310,7 @@ class Assembly:
 
     def _build(self, name: str, parameter: Tensor) -> list[Record]:
         """Return the record of a parameter whose per-sample gradients are built."""
-        samples = self.plan.samples
+        samples = self.graph.samples
         needed = samples * parameter.numel() * parameter.element_size()
         if needed > GRADIENT_BUDGET:
             # the function is named that keeps the parameter from a record of its own
@@ -346,6 +338,11 @@ class Assembly:
         keys = [name]
         if parameter.ndim == 3:  # a matrix for each expert
             keys = [f"{name}[{matrix}]" for matrix in range(len(parameter))]
+        # of inputs and outputs, `(out, in)` where no row tells
+        widths = parameter.shape[-1], parameter.shape[-2]
+        if pairs:
+            like: Any = pairs[0][1]
+            widths = like.activations.shape[-1], like.output_gradients.shape[-1]
         self.kinds[name]["expert"] = None
         found: list[Record] = []
         for key in keys:
@@ -353,8 +350,7 @@ class Assembly:
             if own:
                 sides = _join_positions(own)
             else:
-                widths = _widths(parameter, [record for _, record in pairs])
-                sides = [parameter.detach().new_zeros(self.plan.samples, 1, width) for width in widths]
+                sides = [parameter.detach().new_zeros(self.graph.samples, 1, width) for width in widths]
             self.explained[key] = [name]
             found.append(lai.ExpertTrace(sides[0], sides[1], weight=key, name=key))
         return found
@@ -371,18 +367,16 @@ class Assembly:
             # LLI is of this use of a matrix alone, wherever else the matrix is used.
             source = readouts[-1].layer.source
             named: dict[str, Any] = {"bias": record.bias, "name": record.name}
-            named["groups"] = self._count_groups(readouts[-1].layer)
+            layer = readouts[-1].layer
+            named["groups"] = 1
+            if self.graph.names[layer.node] == CONVOLUTION:
+                named["groups"] = int(self.saved(self.graph.nodes[layer.node], "groups"))
+            elif (read := self.read(layer.node, layer.slot, layer.place)) is not None:
+                named["groups"] = read.groups
             sides = record.activations, record.output_gradients
             own = lai.LayerTrace(*sides, weight=source and source.key, valid=record.valid, **named)
             readouts[-1] = Readout(readouts[-1].layer, own, own=True)
         return readouts
-
-    def _count_groups(self, layer: Layer) -> int:
-        """Return of how many matrices side by side a layer's is made; LAI reads it as one."""
-        if self.graph.names[layer.node] == CONVOLUTION:
-            return int(self.saved(self.graph.nodes[layer.node], "groups"))
-        sides = self.read(layer.node, layer.slot, layer.place)
-        return 1 if sides is None else sides.groups
 
     def build_layers(self, owned: Mapping[tuple[int, int], Record]) -> list[Readout]:
         """Return the layers that LAI sees, in order, the last one last."""
@@ -419,10 +413,9 @@ class Assembly:
                 found = self._convolve(layer.node, 1, layer.place, None, weight=key, **options)
                 if found is not None:
                     return found
-            maps = self.saved(node, "input")
-            if maps is not None:
-                outputs = None if gradient is None else _flatten_pixels(gradient, layer.place)
-                return lai.ReadoutTrace(_flatten_pixels(maps, layer.place), outputs, **options)
+            outputs = None if gradient is None else _flatten_pixels(gradient, layer.place)
+            maps = _flatten_pixels(self.saved(node, "input"), layer.place)
+            return lai.ReadoutTrace(maps, outputs, **options)
         msg = (
             f"layer {layer.name!r}: expected rows of the samples that LAI can read, got a "
             f"{name_function(name)}; use estimator 'ghost' or 'exact'"
@@ -496,16 +489,14 @@ _CALLED = {
 
 
 def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
-    """Return the gradients of the summed losses that the records need, zeros where a layer has none."""
+    """Return the gradients of the summed losses that the records need."""
     edges = plan.list_edges(every=every)
     arrived = graph.gradients(edges, torch.ones_like(graph.losses))
     received: Received = dict(zip(edges, arrived, strict=True))
-    for layer in plan.list_layers(every=every):
-        edge: Edge = (layer.node, 0)
-        if received.get(edge) is None:
-            received[edge] = torch.zeros(
-                graph.shape(edge), dtype=graph.dtype(edge), device=graph.losses.device
-            )
+    # a custom function may return none for one batch, and some for the next
+    for edge in (edge for edge, gradient in received.items() if gradient is None):
+        device = graph.losses.device
+        received[edge] = torch.zeros(graph.shape(edge), dtype=graph.dtype(edge), device=device)
     return received
 
 
@@ -513,13 +504,6 @@ def _join_positions(records: list[Any]) -> list[Tensor]:
     """Return both sides of several records with the positions of all."""
     sides = ([one.activations, one.output_gradients] for one in records)
     return [torch.cat(list(map(add_positions, side)), 1) for side in zip(*sides, strict=True)]
-
-
-def _widths(parameter: Tensor, like: list[Any]) -> tuple[int, int]:
-    """Return the widths of inputs and outputs of a matrix, `(out, in)` where nothing tells."""
-    if like:
-        return like[0].activations.shape[-1], like[0].output_gradients.shape[-1]
-    return parameter.shape[-1], parameter.shape[-2]
 
 
 def _flatten_pixels(maps: Tensor, place: Axis) -> Tensor:

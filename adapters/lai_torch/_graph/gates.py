@@ -14,16 +14,16 @@ from torch import Tensor
 
 from lai_core._adapters import make_chain_error
 from lai_core.estimators.gates import GateTrace, squared_column_norms
-from lai_torch._graph.assemble import Assembly, collect_gradients
 from lai_torch._graph.layers import Layer
 from lai_torch._graph.places import Axis
 from lai_torch._graph.products import CONVOLUTION, PRODUCTS
-from lai_torch._graph.record import Reader, Recording
+from lai_torch._graph.record import Recording
+from lai_torch._graph.saved import Saved
 from lai_torch._graph.walk import Edge, Graph
 from lai_torch._model.precision import differ
 
 
-def read_gates(reader: Reader, recording: Recording) -> GateTrace:
+def read_gates(recording: Recording) -> GateTrace:
     """Return the trace of a recorded batch, its gates, and the column norms of its weights.
 
     Raises
@@ -31,18 +31,16 @@ def read_gates(reader: Reader, recording: Recording) -> GateTrace:
     ValueError
         If the layers are no chain.
     """
-    graph, plan, samples = recording.graph, recording.plan, len(recording.losses)
+    graph, saved, samples = recording.graph, Saved(), len(recording.losses)
     layers = [one.layer for one in recording.readouts]
-    assembly = Assembly(graph, plan, collect_gradients(graph, plan, every=False), reader.names)
     for readout in recording.readouts:
         _check_rows(graph, readout.layer, readout.record)
     gates = tuple(_read_gate(graph, layers, *pair)[:samples] for pair in pairwise(layers))
-    norms = tuple(squared_column_norms(_read_matrix(graph, assembly, layer)) for layer in layers[1:])
+    norms = tuple(squared_column_norms(_read_matrix(graph, saved, layer)) for layer in layers[1:])
     return GateTrace(recording.trace, gates, norms)
 
 
 def _check_rows(graph: Graph, layer: Layer, record: object) -> None:
-    """Raise unless a layer's input has one row per sample."""
     # its input is a map, of which a chain of rows has none
     if graph.names[layer.node] == CONVOLUTION:
         raise make_chain_error(layer.name, "goes into a convolution")
@@ -96,9 +94,9 @@ def _multiply(graph: Graph, edge: Edge, before: Layer, factor: Tensor) -> Tensor
     return torch.zeros_like(factor) if found is None else found.detach()
 
 
-def _read_matrix(graph: Graph, assembly: Assembly, layer: Layer) -> Tensor:
+def _read_matrix(graph: Graph, saved: Saved, layer: Layer) -> Tensor:
     """Return the matrix of a layer, `(d_out, d_in)`, as the layer uses it."""
     product = PRODUCTS[graph.names[layer.node]]
     place = product.slots.index(layer.slot)
-    matrix: Tensor = assembly.saved(graph.nodes[layer.node], product.saved[place])
+    matrix: Tensor = saved(graph.nodes[layer.node], product.saved[place])
     return matrix if place == 0 or product.natural else matrix.mT

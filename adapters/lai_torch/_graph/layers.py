@@ -255,16 +255,11 @@ def find_made(
         elif passes is not None and name in _BY_OTHERS:
             # A constant that spreads a parameter over more entries may spread it over samples.
             spread = graph.shape((node, 0)).numel() > max(graph.shape(edge).numel() for edge in children)
-            if not spread and _keeps_alike(node, saved, *passes):
+            kept = ("self", "other", "vec", "tensor")
+            pairs = ([saved(one.nodes[node], own) for one in passes] for own in kept)
+            if not spread and all(torch.equal(*pair) for pair in pairs if isinstance(pair[0], Tensor)):
                 made.add(node)
     return made
-
-
-def _keeps_alike(node: int, saved: Saved, first: Graph, second: Graph) -> bool:
-    """Whether a function of two arguments kept the same of them in two passes."""
-    names = ("self", "other", "vec", "tensor")
-    pairs = ([saved(one.nodes[node], name) for one in (first, second)] for name in names)
-    return all(torch.equal(*pair) for pair in pairs if isinstance(pair[0], Tensor))
 
 
 def check_past(

@@ -29,30 +29,20 @@ Received = dict[Edge, Tensor | None]
 def split_use(graph: Graph, saved: Saved, use: Use, received: Received) -> dict[str, Tensor]:
     """Return what a use gives to each of its parameters, sample by sample, `(n, *shape)`."""
     source = use.source
-    if all(received[edge] is None for edge in use.received):
-        return {
-            name: leaf.new_zeros((use.place.samples, *leaf.shape))
-            for name, leaf in zip(source.names, source.leaves, strict=True)
-        }
-    found = _split_at_edge(graph, saved, use, received)
+    shape, gradient = graph.shape(source.edge), received[use.received[0]]
+    found: Tensor | None = None
+    if isinstance(use.place, Axis) and len(use.received) == 1 and gradient is not None:
+        found = _split_product(graph, saved, use, gradient, shape)
+        if found is None:
+            found = _split_entrywise(graph, saved, use, gradient, shape)
+    if found is None:
+        found = torch.stack(list(_mask(graph, use, received, shape)))
     if source.turned is not None and source.matrix is None:
         leaf = source.leaves[0]
         moved = found.mT if source.turned else found
         return {source.names[0]: moved.reshape(-1, *leaf.shape).to(leaf.dtype)}
     columns = zip(*(pull_back(graph, source, one) for one in found), strict=True)
     return {name: torch.stack(column) for name, column in zip(source.names, columns, strict=True)}
-
-
-def _split_at_edge(graph: Graph, saved: Saved, use: Use, received: Received) -> Tensor:
-    """Return each sample's gradient at the edge of a use, `(n, *shape)`."""
-    shape, gradient = graph.shape(use.source.edge), received[use.received[0]]
-    if isinstance(use.place, Axis) and len(use.received) == 1 and gradient is not None:
-        found = _split_product(graph, saved, use, gradient, shape)
-        if found is None:
-            found = _split_entrywise(graph, saved, use, gradient, shape)
-        if found is not None:
-            return found
-    return torch.stack(list(_mask(graph, use, received, shape)))
 
 
 def _split_product(
@@ -81,9 +71,7 @@ def _split_entrywise(
     own: Tensor | None = gradient
     by_channel = name == CONVOLUTION
     if name in ENTRYWISE:
-        inputs: list[Tensor | None] = [None] * graph.count_results(use.node)
-        inputs[use.received[0][1]] = gradient
-        own = run_node(node, inputs)[use.slot]
+        own = run_node(node, {use.received[0][1]: gradient})[use.slot]
     elif name in PRODUCTS:
         if use.slot != PRODUCTS[name].bias or (not by_channel and saved(node, "beta") not in {1, None}):
             return None
@@ -114,10 +102,8 @@ def _mask(graph: Graph, use: Use, received: Received, shape: torch.Size) -> Iter
         if (gradient := received[edge]) is not None
     }
     for _ in range(use.place.samples):
-        inputs: list[Tensor | None] = [None] * graph.count_results(use.node)
-        for result, part in parts.items():
-            inputs[result] = next(part)
-        found = run_node(graph.nodes[use.node], inputs)[use.slot]
+        own = {result: next(part) for result, part in parts.items()}
+        found = run_node(graph.nodes[use.node], own)[use.slot]
         if found is None:
             yield use.source.leaves[0].new_zeros(shape)
         else:

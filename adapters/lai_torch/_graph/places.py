@@ -194,7 +194,10 @@ def _find_axes(
     seen = None if proved else _read_powers(plain, scaled[0], scale)
     told = seen is not None and len(seen) >= PROBED // 8
     for axis in list_axes(plain.shape, len(powers)):
-        if seen is not None and not _holds(axis, plain.shape, seen, powers):
+        step, length = prod(plain.shape[axis.axis + 1 :]), plain.shape[axis.axis]
+        told_by = ((at // step % length // axis.inner % axis.samples, power) for at, power in seen or ())
+        # most axes fail at the first power that is seen
+        if any(powers[sample] != power for sample, power in told_by):
             continue
         if told or _is_scaled(plain, scaled, factors, axis, scale):
             yield axis
@@ -231,12 +234,6 @@ def _read_powers(plain: Tensor, scaled: Tensor, scale: Scale) -> list[tuple[int,
     powers = torch.where(own * torch.exp2(powers) == other, powers, -1)  # -1: a sum over samples, of none
     listed = zip(places.tolist(), powers.tolist(), told.tolist(), strict=True)
     return [(place, power) for place, power, is_told in listed if is_told]
-
-
-def _holds(axis: Axis, shape: torch.Size, seen: list[tuple[int, float]], powers: list[int]) -> bool:
-    """Whether the powers at some places are those of samples on an axis: most axes fail at the first."""
-    step, length = prod(shape[axis.axis + 1 :]), shape[axis.axis]
-    return all(powers[place // step % length // axis.inner % axis.samples] == power for place, power in seen)
 
 
 def _is_scaled(plain: Tensor, scaled: list[Tensor], factors: Tensor, place: Axis, scale: Scale) -> bool:

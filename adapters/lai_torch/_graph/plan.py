@@ -14,7 +14,7 @@ from lai_torch._graph.places import Axis, Entries, Places
 from lai_torch._graph.products import CONVOLUTION, LINEAR, PRODUCTS
 from lai_torch._graph.saved import read_signed
 from lai_torch._graph.uses import Use
-from lai_torch._graph.walk import Edge, Graph, Node
+from lai_torch._graph.walk import Edge, Graph
 
 _MOVING = ("Index", "Gather", "Scatter", "Sort", "Topk", "Take", "Slice", "Roll", "Masked", "Flip")
 """Beginnings of the names of nodes that may move samples by an index."""
@@ -24,7 +24,6 @@ _MOVING = ("Index", "Gather", "Scatter", "Sort", "Topk", "Take", "Slice", "Roll"
 class Plan:
     """The uses and layers of one graph, and all that a batch with the same graph must share."""
 
-    samples: int
     uses: list[Use]
     layers: list[Layer]
     last: list[Layer]
@@ -78,15 +77,10 @@ class Plan:
         arrived = [one for edge in self.dead if (one := received.get(edge)) is not None]
         return not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any())
 
-    def list_layers(self, *, every: bool) -> list[Layer]:
-        """Return the layers whose output gradients the records need: of `every` one, or the last alone."""
-        return [*self.last, *self.layers] if every else self.last
-
     def list_edges(self, *, every: bool) -> list[Edge]:
         """Return the edges whose gradients the records need: of `every` use, or of the last layer alone."""
-        last = self.list_layers(every=False)
-        found = {(layer.node, 0): None for layer in last}
-        found |= {(self.biases[one.node].node, 0): None for one in last if one.node in self.biases}
+        found = {(layer.node, 0): None for layer in self.last}
+        found |= {(self.biases[one.node].node, 0): None for one in self.last if one.node in self.biases}
         if every:
             found |= {edge: None for use in self.uses for edge in use.received}
             found |= {(layer.node, 0): None for layer in self.layers}
@@ -105,7 +99,7 @@ class Plan:
             [replace(layer, place=places[layer.node, 0]) for layer in found]
             for found in (self.layers, self.last)
         )
-        return replace(self, samples=graph.samples, uses=uses, layers=layers, last=last)
+        return replace(self, uses=uses, layers=layers, last=last)
 
     def watch(self, graph: Graph, places: Places) -> None:
         """Note what another batch must share: shapes, and the integers by which nodes move samples."""
@@ -132,7 +126,10 @@ def read_index(graph: Graph, node: int, place: Axis) -> tuple[Any, ...]:
     kept = graph.nodes[node]
     # a function written in Python: what it kept has no names that are known
     if not callable(kept):
-        return _read_own_index(kept)
+        own = [*getattr(kept, "saved_tensors", ()), *vars(kept).values()]
+        real = [isinstance(one, Tensor) and (one.is_floating_point() or one.is_complex()) for one in own]
+        pairs = zip(own, real, strict=True)
+        return tuple(one for one, is_real in pairs if isinstance(one, int | Tensor) and not is_real)
     dim = getattr(kept, "_saved_dim", None)
     # it moves entries along another axis than that of the samples
     if isinstance(dim, int) and read_signed(dim) % len(graph.shape((node, 0))) != place.axis:
@@ -147,18 +144,7 @@ def read_index(graph: Graph, node: int, place: Axis) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _read_own_index(node: Node) -> tuple[Any, ...]:
-    """Return the integers that a function written in Python kept, by which it may move samples."""
-    kept = [*getattr(node, "saved_tensors", ()), *vars(node).values()]
-    return tuple(one for one in kept if isinstance(one, int | Tensor) and not _is_real(one))
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
-
-
 def _are_same(left: Any, right: Any) -> bool:
-    """Whether two indices are equal."""
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(_are_same(*pair) for pair in zip(left, right, strict=True))
     if isinstance(left, Tensor):

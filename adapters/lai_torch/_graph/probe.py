@@ -50,7 +50,7 @@ def check_torch() -> None:
                     doubled,
                 ),
                 "operands that a product saved": (lambda: Saved()(node, "self"), rows),
-                "nodes that can be called": (lambda: run_node(node, [ones])[1], doubled),
+                "nodes that can be called": (lambda: run_node(node, {0: ones})[1], doubled),
             }
             for step, (read, expected) in reads.items():  # noqa: B007  # the message names it
                 if not torch.equal(read(), expected):

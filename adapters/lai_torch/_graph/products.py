@@ -1,7 +1,7 @@
 """Matrix products and convolutions: the two sides of a matrix's gradient, read off one node."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -43,7 +43,7 @@ class Sides:
     """The sides of a matrix's gradient: inputs `(n, [t,] d_in)`, output gradients `(n, [t,] d_out)`."""
 
     activations: Tensor
-    gradients: Tensor | None
+    gradients: Tensor | None = None
     groups: int = 1
     routed: bool = False
 
@@ -73,44 +73,36 @@ def read_sides(
         return None
     first = slot == product.slots[0]
     other = saved(graph.nodes[node], product.saved[int(first)])
-    if other is None or other.is_complex():
+    if other is None or other.is_complex() or (first and name in {LINEAR, "MvBackward0"}):
         return None
-    if name == LINEAR and first:
-        return None
+    sides: list[Tensor] = [one for one in (other, gradient) if one is not None]
     if name == "MvBackward0":
-        if first:  # one row is multiplied, and all of it is one sample's
-            if not isinstance(place, Entries) or gradient is None:
-                return None
-            owners = place.owners.max()[None]
-            return _gather(other[None], gradient[None], owners, place.samples)
-        gradient = None if gradient is None else gradient[..., None]
+        sides[1:] = [one[..., None] for one in sides[1:]]
     elif first:
         # A = first @ second is read as A^T = second^T @ first^T.
-        other, gradient = other.mT, None if gradient is None else gradient.mT
+        sides = [one.mT for one in sides]
     if isinstance(place, Entries):
-        if gradient is None or gradient.ndim != 2:
+        if sides[-1].ndim != 2 or len(sides) < 2:
             return None
         owners = place.owners.mT if first else place.owners
-        rows = Entries(owners.reshape(gradient.shape), place.samples).rows
-        return _gather(other, gradient, rows, place.samples)
+        rows = Entries(owners.reshape(sides[1].shape), place.samples).rows
+        return None if rows is None else _gather(sides[0], sides[1], rows, place.samples)
     turned = place.swap(other.ndim) if first else place
-    if not turned.fits_rows(other.shape):
+    if not turned.fits_rows(sides[0].shape):
         return None
-    if other.ndim == 2 or turned.axis == 0 or name == LINEAR:
-        return _front(other, gradient, turned)
-    blocks = other.movedim(0, 1)
-    outputs = None if gradient is None else gradient.movedim(0, 1)
-    merged = Axis(0, turned.outer, turned.inner, turned.samples)
-    edge = graph.edges[node][slot]
-    matrices = other.shape[0] if edge is None else _count_matrices(graph, edge)
-    if matrices == 1:  # copies of one matrix, which is used at as many positions
-        return _front(blocks, outputs, merged)
-    if matrices != other.shape[0]:
-        return None
-    # Of a batch of products, each with a matrix of its own, all are groups of one.
-    blocks, outputs = blocks.flatten(1), None if outputs is None else outputs.flatten(1)
-    front = None if outputs is None else merged.move_to_front(outputs)
-    return Sides(merged.move_to_front(blocks), front, other.shape[0])
+    if other.ndim > 2 and turned.axis > 0 and name != LINEAR:
+        sides, turned = [one.movedim(0, 1) for one in sides], replace(turned, axis=0)
+        edge, many = graph.edges[node][slot], len(other)
+        matrices = many if edge is None else _count_matrices(graph, edge)
+        if matrices not in {1, many}:
+            return None
+        # Of a batch of products, each with a matrix of its own, all are groups of one.
+        if matrices > 1:
+            laid: Any = [turned.move_to_front(one.flatten(1)) for one in sides]
+            return replace(Sides(*laid), groups=many)
+    # with the samples in front, and all positions, also those of copies of one matrix, on one axis
+    laid = [flatten_positions(turned.move_to_front(one)) for one in sides]
+    return Sides(*laid)
 
 
 def _count_matrices(graph: Graph, edge: Edge) -> int:
@@ -136,17 +128,6 @@ def fits_factor(graph: Graph, saved: Saved, node: int, slot: int, place: Axis) -
     return place.swap(other.ndim).fits_rows(other.mT.shape) if first else place.fits_rows(other.shape)
 
 
-def _front(other: Tensor, gradient: Tensor | None, place: Axis) -> Sides | None:
-    """Return both sides with the samples in front, and all positions on one axis."""
-    if not place.fits(other.shape):
-        return None
-    sides = [
-        None if one is None else flatten_positions(place.move_to_front(one)) for one in (other, gradient)
-    ]
-    assert sides[0] is not None
-    return Sides(sides[0], sides[1])
-
-
 def add_positions(rows: Tensor) -> Tensor:
     """Return `(n, d)` as `(n, 1, d)`."""
     return rows if rows.ndim == 3 else rows.unsqueeze(1)
@@ -157,26 +138,21 @@ def flatten_positions(rows: Tensor) -> Tensor:
     return rows.flatten(1, -2) if rows.ndim > 3 else rows
 
 
-def _gather(rows: Tensor, gradient: Tensor | None, owners: Tensor | None, samples: int) -> Sides | None:
+def _gather(rows: Tensor, gradient: Tensor, owners: Tensor, samples: int) -> Sides:
     """Return rows that belong to the samples `owners`, sample by sample."""
-    if owners is None or gradient is None:
-        return None
     kept = owners >= 0
     rows, gradient, owners = rows[kept], gradient[kept], owners[kept]
     return Sides(_pad(rows, owners, samples), _pad(gradient, owners, samples), routed=True)
 
 
-def split_groups(
-    graph: Graph, saved: Saved, node: int, gradient: Tensor, place: Entries
-) -> list[Sides] | None:
-    """Return the sides of each matrix of a grouped product, whose rows are sorted by their matrix."""
+def split_groups(graph: Graph, saved: Saved, node: int, gradient: Tensor, place: Entries) -> list[Sides]:
+    """Return the sides of each matrix of a grouped product, whose rows are sorted by their matrix, if any."""
     rows, ends = (saved(graph.nodes[node], name) for name in ("self", "offs"))
     if rows is None or ends is None or rows.ndim != 2 or gradient.ndim != 2 or place.rows is None:
-        return None
+        return []
     starts = [0, *ends.tolist()]
     parts = [slice(*pair) for pair in pairwise(starts)]
-    found = [_gather(rows[part], gradient[part], place.rows[part], place.samples) for part in parts]
-    return [one for one in found if one is not None]
+    return [_gather(rows[part], gradient[part], place.rows[part], place.samples) for part in parts]
 
 
 def _pad(rows: Tensor, owners: Tensor, samples: int) -> Tensor:

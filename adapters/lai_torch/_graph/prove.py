@@ -53,7 +53,7 @@ class Exchange:
     # which sample stands at each place
     index: Tensor
     # other batches, and the samples of the first one that stand in them where they stood
-    others: tuple[tuple[Graph, Tensor], ...] = ()
+    others: list[tuple[Graph, Tensor]]
 
     def matches(self, graph: Graph) -> bool:
         """Whether both passes have the graph of a batch."""
@@ -65,7 +65,12 @@ def run_again(problem: Problem, *, gradients: bool) -> tuple[Tensor, Streams | N
     model, loss, batch = problem
     with preserve(model, loss, hooks=True) as before, skip_checkpoints(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _exchange_buffers(modules_of(model, loss))
+        # a pass writes to copies of the buffers, for other graphs may have saved the buffers themselves
+        copies: dict[int, Tensor] = {}
+        for module in modules_of(model, loss):
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    module._buffers[name] = copies.setdefault(id(buffer), buffer.detach().clone())
         with torch.enable_grad():  # a model may take gradients in its forward pass
             losses = check_losses(losses_of(model, loss, batch), count(*batch))
         if not gradients:
@@ -73,8 +78,8 @@ def run_again(problem: Problem, *, gradients: bool) -> tuple[Tensor, Streams | N
         return losses, Streams(modules_of(model, loss)) if before.has_moved() else None
 
 
-def _run_part(
-    problem: Problem, index: Tensor, samples: int, *, gradients: bool
+def run_part(
+    problem: Problem, index: Tensor | slice, samples: int, *, gradients: bool
 ) -> tuple[Tensor, Streams | None] | Exception:
     """Return what `run_again` does of other rows of the batch, or the error of a batch that does not run."""
     model, loss, batch = problem
@@ -85,15 +90,6 @@ def _run_part(
         raise
     except Exception as error:
         return error
-
-
-def _exchange_buffers(modules: Iterable[nn.Module]) -> None:
-    """Let a pass write to copies of the buffers, for other graphs may have saved the buffers themselves."""
-    copies: dict[int, Tensor] = {}
-    for module in modules:
-        for name, buffer in module._buffers.items() if module._buffers else ():
-            if buffer is not None:
-                module._buffers[name] = copies.setdefault(id(buffer), buffer.detach().clone())
 
 
 def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | None:
@@ -114,14 +110,15 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
     for half in (half for cut in cuts for half in cut):
         index = row_sources(half)
-        ran = _run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
+        ran = run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
         if isinstance(ran, Exception):  # whatever it is, it is about samples that stand there twice
             _compare_halves(problem, plain, drawn, eps)
             return None
         moved, after = ran
         # Of passes that drew other random numbers no two losses can be compared.
-        kept = half.to(device) & _draws_alike(drawn, after)
-        if _draws_alike(drawn, after):
+        alike = drawn is after or (drawn is not None and after is not None and drawn.equal(after))
+        kept = half.to(device) & alike
+        if alike:
             check_unmoved(problem, moved[kept], plain, kept, eps)
         compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
         if compared and _differ(problem, moved, plain[index.to(device)], everyone, eps):
@@ -138,29 +135,24 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         if graph is not None and moved.requires_grad:
             others.append((walk(moved), kept))
             if found is None:
-                found = Exchange(problem, graph, others[0][0], kept, index.to(device))
+                found = Exchange(problem, graph, others[0][0], kept, index.to(device), others)
     # an exchanged batch has as many samples: a division by that number shows in one of another size alone
     resized = _check_size(problem, plain, drawn, eps)
     if resized is not None:
         others.append((resized, torch.arange(samples, device=device) < resized.samples))
-    return found if found is None else replace(found, others=tuple(others))
+    return found
 
 
 def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> None:
     """Compare the losses with those of each half by itself, of a batch that cannot hold copies."""
     for half in bisections(torch.ones(len(plain), dtype=torch.bool, device="cpu"))[0]:
-        alone = _run_part(problem, half.nonzero().squeeze(1), len(plain), gradients=False)
+        alone = run_part(problem, half.nonzero().squeeze(1), len(plain), gradients=False)
         if isinstance(alone, Exception):
             msg = f"model: it does not run on the batch's samples in another order ({alone})"
             raise CoupledError(msg) from alone
         # random numbers would be others for half of the rows
         if drawn is None and alone[1] is None:
             check_unmoved(problem, alone[0], plain, half.to(plain.device), eps)
-
-
-def _draws_alike(drawn: Streams | None, after: Streams | None) -> bool:
-    """Whether two passes drew as many random numbers; else their losses may differ by these alone."""
-    return drawn is after if drawn is None or after is None else drawn.equal(after)
 
 
 def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> Graph | None:
@@ -174,7 +166,7 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: flo
     if drawn is not None or samples < 2:
         return None
     size = samples - 1 if samples > 2 else samples + 1
-    ran = _run_part(problem, torch.arange(size, device="cpu").clamp(max=samples - 1), samples, gradients=True)
+    ran = run_part(problem, torch.arange(size, device="cpu").clamp(max=samples - 1), samples, gradients=True)
     if isinstance(ran, Exception):  # whatever it is, it is about the size
         return None
     resized, kept = ran[0], torch.arange(samples, device=plain.device) < size
@@ -228,16 +220,6 @@ def are_close(left: Tensor, right: Tensor, *, eps: float = 0.0, factor: float = 
     precision = max(eps, torch.finfo(left.dtype).eps) ** 0.7 * factor
     scale = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
     return torch.allclose(left, right, rtol=precision, atol=precision * scale, equal_nan=True)
-
-
-def check_overwritten(error: RuntimeError) -> None:
-    """Refuse by name what torch refuses: a pass that runs again and writes what the first one reads."""
-    if "modified by an inplace operation" in str(error):
-        msg = (
-            "model: expected a forward pass that may run twice before it is differentiated, got one that "
-            f"writes what a backward pass reads ({str(error).partition('; expected')[0]}); write to a copy"
-        )
-        raise ValueError(msg) from error
 
 
 def locate_samples(
@@ -465,9 +447,8 @@ def find_wrong(
             sums = sum_gradients(lai.Trace([_weigh(one, weights) for one in own]), GRADIENT_BUDGET)
             for (_, part), given in sums.items():
                 name = explained[weight][-1 if part == "bias" else 0]
-                if name in parameters:
-                    whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
-                    squares[name] += plain[name].compare(whole, str(weight)) ** 2
+                whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
+                squares[name] += plain[name].compare(whole, str(weight)) ** 2
         blocks = [Block(squares[name] ** 0.5, plain[name].size(), coarsest[name]) for name in parameters]
         agreed = sums_agree(blocks, float(weights.double().square().sum()))
         wrong |= {name: None for name, agrees in zip(parameters, agreed, strict=True) if not agrees}
@@ -475,7 +456,6 @@ def find_wrong(
 
 
 def _weigh(record: Any, weights: Tensor) -> Any:
-    """Return a record with every sample's output gradients times its weight."""
     gradients = record.output_gradients
     factors = weights.to(gradients).reshape(-1, *[1] * (gradients.ndim - 1))
     # A weight of zero leaves a sample out, also one whose gradient is not finite.

@@ -39,20 +39,25 @@ from lai_torch._graph.prove import (
     Exchange,
     Problem,
     are_close,
-    check_overwritten,
     exchange_samples,
     find_data,
     find_moved,
     find_wrong,
     locate_samples,
-    run_again,
+    run_part,
 )
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_parameter
 from lai_torch._graph.walk import Graph, name_function, walk
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
-from lai_torch._model.preserve import eager, empty_gradients, preserve, skip_checkpoints
+from lai_torch._model.preserve import (
+    allow_repeated_grad,
+    disable_compilation,
+    empty_gradients,
+    preserve,
+    skip_checkpoints,
+)
 from lai_torch._model.snapshot import check_owned, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
 from lai_torch._model.walk import Held, collect_held, list_parameters, modules_of
@@ -127,10 +132,6 @@ class Reader:
         self.left: frozenset[str] = frozenset()
         self._said: set[str] = set()
 
-    def leave(self, names: frozenset[str]) -> None:
-        """Leave parameters to one backward pass a sample from now on."""
-        self.recall(self.routed, self.left | names)
-
     def recall(self, routed: frozenset[str], left: frozenset[str]) -> None:
         """Take up which parameters had rows routed to them, and which are left to passes of a sample."""
         # plans were made for other parameters
@@ -166,7 +167,7 @@ class Reader:
         alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
         if trained is None:
             trained = self.model
-        with eager():
+        with disable_compilation(), allow_repeated_grad(), torch.enable_grad():
             losses = check_losses(self.loss(call(trained, batch[0]), batch[1]), samples)
         return self.read(batch, losses) if alone is None else replace(alone, losses=losses)
 
@@ -255,20 +256,21 @@ class Reader:
             readouts = assembly.build_last()
             records = [one.record for one in readouts]
         else:
-            records, readouts = assembly.build_every(self._parameters(graph, plan))
+            # those in the graph, and experts outside it
+            found = {id(leaf) for leaf in graph.leaves.values()}
+            parameters = {
+                name: one
+                for name, one in list_parameters(self.model, self.loss).items()
+                if id(one) in found or (plan.routed and one.requires_grad)
+            }
+            records, readouts = assembly.build_every(parameters)
             if not plan.last:
-                records.append(_record_nothing(graph, plan))
-        kinds = {name: list(found) for name, found in assembly.kinds.items()}
+                # Ghost adds it up to nothing, and LAI and LLI refuse it as a last layer
+                nothing = graph.losses.detach().new_zeros(graph.samples, 1)
+                name = f"no single last layer: {plan.refusal}"
+                records.append(lai.GainTrace(None, nothing, name=name))
+        kinds = {name: list(own) for name, own in assembly.kinds.items()}
         return Recording(lai.Trace(records), graph, graph.losses, readouts, assembly.explained, kinds, plan)
-
-    def _parameters(self, graph: Graph, plan: Plan) -> dict[str, Tensor]:
-        """Return the trainable parameters that have records: those in the graph, and experts outside it."""
-        found = {id(leaf) for leaf in graph.leaves.values()}
-        return {
-            name: one
-            for name, one in list_parameters(self.model, self.loss).items()
-            if id(one) in found or (plan.routed and one.requires_grad)
-        }
 
     # ---- proofs
 
@@ -291,8 +293,15 @@ class Reader:
             except CoupledError as error:
                 raise self._name_norm(error) from error
             except RuntimeError as error:
-                check_overwritten(error)
-                raise
+                # a pass that runs again, and writes what the first one reads
+                if "modified by an inplace operation" not in str(error):
+                    raise
+                msg = (
+                    "model: expected a forward pass that may run twice before it is differentiated, got one "
+                    f"that writes what a backward pass reads ({str(error).partition('; expected')[0]}); "
+                    "write to a copy"
+                )
+                raise ValueError(msg) from error
             check_returned(named)
         if varies and not known and self.exchanged:
             self._varying.append(names)
@@ -318,7 +327,7 @@ class Reader:
             small = rows(problem[2], slice(0, PROVED_ON), samples)
             try:
                 found = exchange_samples((*problem[:2], small))
-            except (torch.OutOfMemoryError, KeyboardInterrupt, CoupledError):
+            except (torch.OutOfMemoryError, CoupledError):
                 raise
             except Exception:  # whatever it is, it is about the size
                 found = None
@@ -417,7 +426,7 @@ class Reader:
                 self._route({layer.source.names[0] for layer in alone if layer.source is not None})
         uncertain = any(edge in ambiguous for use in uses for edge in use.received)
         uncertain = uncertain or any(mixes_by_data(graph, node, places) for node in range(len(graph.nodes)))
-        plan = Plan(graph.samples, uses, layers, last, biases, order, refusal)
+        plan = Plan(uses, layers, last, biases, order, refusal)
         plan.routed, plan.left = self.routed, self.left
         plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
         plan.unread, plan.settled = unread, varies is False and not uncertain
@@ -608,16 +617,12 @@ class Reader:
 
 def _walk_few(problem: Problem, graph: Graph) -> Graph | None:
     """Return the graph of the first rows of a batch; None unless it is the batch's own."""
-    model, loss, batch = problem
-    few = rows(batch, slice(0, PLACED_ON), graph.samples)
-    try:
-        losses, _ = run_again((model, loss, few), gradients=True)
-    except (torch.OutOfMemoryError, KeyboardInterrupt):
-        raise
-    except Exception:  # whatever it is, it is about the size
+    ran = run_part(problem, slice(0, PLACED_ON), graph.samples, gradients=True)
+    # an error is about the size, whatever it is
+    if isinstance(ran, Exception) or not ran[0].requires_grad:
         return None
-    found = walk(losses) if losses.requires_grad else None
-    return found if found is not None and found.signature == graph.signature else None
+    found = walk(ran[0])
+    return found if found.signature == graph.signature else None
 
 
 def _identify(found: Held) -> dict[int, str]:
@@ -669,15 +674,7 @@ def _build_hook_error(name: str) -> ValueError:
     )
 
 
-def _record_nothing(graph: Graph, plan: Plan) -> lai.GainTrace:
-    """Return a record of nothing, which Ghost adds up to nothing, and LAI and LLI refuse as a last layer."""
-    name = f"no single last layer: {plan.refusal}"
-    return lai.GainTrace(None, graph.losses.detach().new_zeros(plan.samples, 1), name=name)
-
-
 def _cut_to_one(recording: Recording) -> Recording:
-    """Return the recording of the first sample alone."""
-
     def cut(record: Any) -> Any:
         return replace(record, **{name: array[:1] for name, array in record.arrays().items()})
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lai_torch._graph.places import SUMMED, Place, Places
-from lai_torch._graph.walk import LEAF, Edge, Graph, name_function
+from lai_torch._graph.walk import Edge, Graph, name_function
 from lai_torch._model.function import densify
 from lai_torch._model.preserve import remove_hooks
 
@@ -159,9 +159,6 @@ def _check_uncoupled(graph: Graph, places: Places, summed: set[int], names: Mapp
     """Raise if a sum over samples is computed from what has samples again."""
     placed = {edge[0] for edge, place in places.items() if not isinstance(place, str)} - summed
     for node in summed:
-        # a parameter has a sum over samples for its gradient, and nothing lies below
-        if graph.names[node] == LEAF:
-            continue
         below = graph.reach(node)
         if placed.isdisjoint(below):
             continue

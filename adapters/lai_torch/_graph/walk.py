@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,27 +38,17 @@ class Graph:
 
     def shape(self, edge: Edge) -> torch.Size:
         """Return the shape of the gradient that an edge receives."""
-        number, result = edge
-        if number in self.leaves:
-            return self.leaves[number].shape
-        return torch.Size(self.nodes[number]._input_metadata[result].shape)
+        return torch.Size(self.nodes[edge[0]]._input_metadata[edge[1]].shape)
 
     def dtype(self, edge: Edge) -> torch.dtype:
         """Return the type of the gradient that an edge receives."""
-        number, result = edge
-        if number in self.leaves:
-            return self.leaves[number].dtype
-        found: torch.dtype = self.nodes[number]._input_metadata[result].dtype
+        found: torch.dtype = self.nodes[edge[0]]._input_metadata[edge[1]].dtype
         return found
 
     def coarsest(self) -> float:
         """Return the machine epsilon of the type with the fewest digits among the gradients."""
         found = {self.dtype(edge) for edge in self.list_received()} | {self.losses.dtype}
         return max(torch.finfo(one).eps for one in found if one.is_floating_point or one.is_complex)
-
-    def count_results(self, number: int) -> int:
-        """Return how many results the function of a node had."""
-        return len(self.nodes[number]._input_metadata)
 
     def list_received(self) -> list[Edge]:
         """Return every edge into a node that is no leaf, each once."""
@@ -142,8 +132,9 @@ def name_function(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
 
 
-def run_node(node: Node, gradients: list[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """Run the backward formula of one node."""
+def run_node(node: Node, received: Mapping[int, Tensor]) -> tuple[Tensor | None, ...]:
+    """Run the backward formula of one node on the gradients that some of its function's results received."""
+    gradients = [received.get(result) for result in range(len(node._input_metadata))]
     with torch.no_grad():
         # A function that is written in Python has its formula under another name.
         found = node(*gradients) if callable(node) else node.apply(*gradients)

@@ -91,7 +91,11 @@ def count(inputs: Any, targets: Any) -> int:
                 raise _build_input_error(inputs)
             for name, tree, held in sides:
                 _check_collated(name, tree, samples)
-                _check_rows(name, held, samples)
+                # no one can take some samples' rows of it
+                for tensor in held:
+                    if tensor.layout != torch.strided and holds_rows(tensor, samples):
+                        kind = str(tensor.layout).removeprefix("torch.")
+                        raise _build_dense_error(name, kind, "pass .to_dense()")
             _check_together(inputs, samples)
             if isinstance(inputs, list):
                 raise _build_input_error(inputs)
@@ -146,13 +150,6 @@ def _build_collation_error(side: str, kind: str) -> ValueError:
         f"{side}: expected tensors with a row for each sample, got a {kind} with an entry for each; collate "
         "it to tensors (torch.stack, torch.as_tensor, padding), or leave it out of the batch"
     )
-
-
-def _check_rows(name: str, found: list[Tensor], samples: int) -> None:
-    """Raise where no one can take some samples' rows of a tensor."""
-    for tensor in found:
-        if tensor.layout != torch.strided and tensor.ndim and tensor.shape[0] == samples:
-            raise _build_dense_error(name, str(tensor.layout).removeprefix("torch."), "pass .to_dense()")
 
 
 def _build_dense_error(side: str, kind: str, way_out: str) -> ValueError:
@@ -251,16 +248,15 @@ def bisections(among: Tensor) -> list[list[Tensor]]:
     return parts or [[among]]
 
 
-def row_sources(part: Tensor, more: int = 0) -> Tensor:
-    """Return the row that fills each row, and `more` rows after them: a part, a mask, and copies of it.
+def row_sources(part: Tensor) -> Tensor:
+    """Return the row that fills each row: a part, a mask, and copies of it.
 
     A sample that is not replaced keeps its row, because random numbers depend on the row. A replaced row
     becomes a copy of the last kept sample before it, so that a batch that is ordered (by length) stays
     ordered.
     """
-    places = torch.arange(len(part) + more, device=part.device)
-    first = part.nonzero()[0]
-    return torch.where(torch.cat([part, part.new_zeros(more)]), places, first).cummax(0).values
+    places = torch.arange(len(part), device=part.device)
+    return torch.where(part, places, part.nonzero()[0]).cummax(0).values
 
 
 def seed_generator() -> torch.Generator:

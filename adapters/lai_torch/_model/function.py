@@ -215,11 +215,6 @@ def vjp(
     return torch.autograd.grad(losses, list(parameters.values()), weights, allow_unused=True, **options)
 
 
-def inner(left: Tensor, right: Tensor) -> Tensor:
-    """Return the inner product of two tensors; of complex ones, that of their real and imaginary parts."""
-    return real_product(left, right).sum()
-
-
 def project(pieces: Iterable[Tensor | None], directions: Iterable[Tensor]) -> tuple[float, float]:
     """Return the inner product of a gradient with a direction, and the sum of its terms' absolute values."""
     value = size = 0.0

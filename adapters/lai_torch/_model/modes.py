@@ -47,12 +47,12 @@ class Caches:
     Such a cache may hold the graph of the pass that filled it, which no second pass can go back through.
     """
 
-    def __init__(
-        self,
-        found: Held,  # what the model holds
-    ) -> None:
-        owners = [(vars(module), _select_own(vars(module))) for module in found.memoise(_find_own_modes)]
-        self._saved = [(attributes, own, _containers(own)) for attributes, own in owners]
+    def __init__(self, found: Held) -> None:
+        self._saved: list[tuple[dict[str, Any], dict[str, Any], list[tuple[Any, Any]]]] = []
+        for module in found.memoise(_find_own_modes):
+            own = _select_own(vars(module))
+            containers = [(one, copy(one)) for one in own.values() if type(one) in {list, set, dict}]
+            self._saved.append((vars(module), own, containers))
 
     def restore(self) -> None:
         """Put the attributes back, and what the lists, sets and dictionaries among them held."""
@@ -75,11 +75,6 @@ def _find_own_modes(found: Held) -> list[nn.Module]:
 
 def _select_own(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if name not in _TORCHS}
-
-
-def _containers(own: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """Return the lists, sets and dictionaries among attributes, and copies of them."""
-    return [(value, copy(value)) for value in own.values() if type(value) in {list, set, dict}]
 
 
 @contextmanager
@@ -142,10 +137,7 @@ def _set_back(modules: Sequence[nn.Module], flags: Sequence[bool]) -> None:
 class _Switch(TorchDispatchMode):
     """Watches a model's own `train()` or `eval()`: puts back random streams and what trains."""
 
-    def __init__(
-        self,
-        model: nn.Module,  # the model
-    ) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model, self.found = model, collect_held(model)
         self._buffers: dict[int, tuple[Tensor, Tensor]] = {}

@@ -95,7 +95,6 @@ def float8_layers(held: Held, *, trained: bool) -> Iterator[None]:
 
 
 def _compute_unrounded(layer: Any, input: Tensor) -> Tensor:
-    """Compute a float8 layer's product in the type of its inputs."""
     if any(map(sys.modules[type(layer).__module__].tensor_already_casted_to_fp8, (input, layer.weight))):
         msg = (
             "model: expected float8 layers that cast inputs and weights by themselves, got one that is "

@@ -141,7 +141,7 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
     flags = [module.training for module in modules]
     with (
         _full_precision(held) if torch._C._is_any_autocast_enabled() else _NOTHING,
-        _disable_compilation(),
+        disable_compilation(),
         float8_layers(held, trained=False),
         allow_repeated_grad(),
         torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING,
@@ -170,7 +170,7 @@ def _full_precision(held: Held) -> Iterator[None]:
         yield
 
 
-def _disable_compilation() -> AbstractContextManager[Any]:
+def disable_compilation() -> AbstractContextManager[Any]:
     """Let compiled modules run as they are; without a compiler nothing can have been compiled."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else _NOTHING
 
@@ -207,13 +207,6 @@ def empty_gradients(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
             # also what a pass wrote there by itself
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-
-
-@contextmanager
-def eager() -> Iterator[None]:
-    """Run the body uncompiled with gradients on, as a step of training: nothing is put back."""
-    with _disable_compilation(), allow_repeated_grad(), torch.enable_grad():
-        yield
 
 
 @contextmanager

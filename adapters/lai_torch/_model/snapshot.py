@@ -181,13 +181,6 @@ def nodes(losses: Tensor, behind: Container[Any] = ()) -> Iterator[Any]:
             ahead += [following for following, _ in node.next_functions]
 
 
-def find_other_leaves(losses: Tensor, known: Iterable[Tensor]) -> list[Tensor]:
-    """Return the leaves of the losses' graph other than the `known` ones."""
-    ids = set(map(id, known))
-    leaves = (getattr(node, "variable", None) for node in nodes(losses))  # of those that add to `.grad`
-    return [leaf for leaf in leaves if leaf is not None and id(leaf) not in ids]
-
-
 def check_owned(leaves: Iterable[Tensor]) -> None:
     """Raise if one of the leaves that nobody handed over is a parameter."""
     for leaf in leaves:

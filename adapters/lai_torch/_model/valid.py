@@ -3,6 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ Positions = tuple[Tensor, ...]
 """Masks `(n, t)` of different lengths, true where a position counts; where none fits, all count."""
 
 
+@dataclass(eq=False)
 class Masks:
     """Finds the positions that count, batch by batch.
 
@@ -21,13 +23,10 @@ class Masks:
     one did not.
     """
 
-    def __init__(
-        self,
-        # the mask, or what makes it of a batch's inputs; None: the inputs' `attention_mask`, if the
-        # model takes one and it is one number a position, and the decoder's if there is one
-        given: Tensor | Valid | None,
-    ) -> None:
-        self.given, self.padded = given, False
+    # the mask, or what makes it of a batch's inputs; None: the inputs' `attention_mask`, if the model takes
+    # one and it is one number a position, and the decoder's if there is one
+    given: Tensor | Valid | None
+    padded: bool = False
 
     def __call__(self, model: nn.Module, inputs: Any, samples: int) -> Positions:
         """Return the positions that count.
@@ -86,7 +85,12 @@ def _check(mask: Any, samples: int) -> None:
 
 def _attention_masks(model: nn.Module, inputs: Any, samples: int) -> list[Tensor]:
     """Return what the batch calls `attention_mask`, and of a model with a decoder that one's mask too."""
-    named = _bind_names(model, inputs)
+    named: Mapping[str, Any] = {}
+    if isinstance(inputs, Mapping):
+        named = inputs
+    elif isinstance(inputs, tuple):
+        forward = getattr(model, "_orig_mod", model).forward
+        named = dict(zip(inspect.signature(forward).parameters, inputs, strict=False))
     names = ["attention_mask"]
     config = getattr(model, "config", None)
     if getattr(config, "is_encoder_decoder", False) or any(name.startswith("decoder_") for name in named):
@@ -103,17 +107,3 @@ def _is_mask(mask: Any, samples: int) -> bool:
     if not isinstance(mask, Tensor) or mask.ndim != 2 or mask.shape[0] != samples:
         return False
     return not mask.is_floating_point() or bool(((mask == 0) | (mask == 1)).all())
-
-
-def _bind_names(model: nn.Module, inputs: Any) -> Mapping[str, Any]:
-    if isinstance(inputs, Mapping):
-        return inputs
-    if not isinstance(inputs, tuple):
-        return {}
-    forward = getattr(model, "_orig_mod", model).forward
-    return dict(zip(inspect.signature(forward).parameters, inputs, strict=False))
-
-
-def select_fitting(valid: Positions, length: int) -> Tensor | None:
-    """Return the mask of so many positions; None where there is none."""
-    return next((mask for mask in valid if mask.shape[1] == length), None)

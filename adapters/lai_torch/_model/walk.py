@@ -37,13 +37,6 @@ def check_kinds_served(kinds: Iterable[type]) -> None:
         raise ValueError(refusal)
 
 
-def check_whole(parameters: Iterable[Tensor]) -> None:
-    """Raise if parameters are empty, as ZeRO stage 3 leaves them between passes."""
-    if any(hasattr(parameter, "ds_id") for parameter in parameters):
-        msg = f"model: expected whole parameters, got those of DeepSpeed's ZeRO stage 3; {_BEFOREHAND}"
-        raise ValueError(msg)
-
-
 @lru_cache(maxsize=4096)
 def _refusal(kind: type) -> str | None:
     for base in kind.__mro__:
@@ -102,7 +95,10 @@ class Held:
         modules = [module for _, module in root.named_modules()]
         check_kinds_served(map(type, modules))
         parameters = dict(root.named_parameters())
-        check_whole(parameters.values())
+        # they are empty between passes
+        if any(hasattr(parameter, "ds_id") for parameter in parameters.values()):
+            msg = f"model: expected whole parameters, got those of DeepSpeed's ZeRO stage 3; {_BEFOREHAND}"
+            raise ValueError(msg)
         return cls(modules, parameters, dict(root.named_buffers()))
 
     def add_loss(self, loss: "Held") -> "Held":
@@ -165,16 +161,12 @@ class Step:
 
     def __enter__(self) -> None:
         """Take nothing over from the last step."""
-        self.forget()
+        self.seen.clear()
         Step.current = self
 
     def __exit__(self, *_: object) -> None:
         """Look at everything anew from here on."""
         Step.current = None
-
-    def forget(self) -> None:
-        """Look at everything anew, for it may have changed."""
-        self.seen.clear()
 
 
 def forget(*, whole: bool = False) -> None:
@@ -184,7 +176,7 @@ def forget(*, whole: bool = False) -> None:
     take the memory of all processes' parts.
     """
     if Step.current is not None:
-        Step.current.forget()
+        Step.current.seen.clear()
         if whole:
             Step.current.last.clear()
 
@@ -203,15 +195,11 @@ def _collect(root: nn.Module) -> Held:
     if key not in step.seen:
         before = step.last.get(key)
         # a class with a walk of its own may find what the tables do not show
-        if before is None or not _is_plain(root) or not before.is_still_so():
+        plain = all(getattr(type(root), name) is getattr(nn.Module, name) for name in _WALKS)
+        if before is None or not plain or not before.is_still_so():
             step.last[key] = Held.collect(root)
         step.seen.add(key)
     return step.last[key]
-
-
-def _is_plain(root: nn.Module) -> bool:
-    """Whether torch's own walk finds what a module holds, not one of its class."""
-    return all(getattr(type(root), name) is getattr(nn.Module, name) for name in _WALKS)
 
 
 def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:

@@ -17,7 +17,7 @@ from lai_core._adapters import Block, sums_agree
 from lai_torch._captured.capture import Captured
 from lai_torch._captured.graphs import Layer, vjp_through
 from lai_torch._captured.pair import coarsest
-from lai_torch._captured.run import Run
+from lai_torch._captured.run import Run, find_nodes_after, order_layers
 from lai_torch._captured.sample_axis import IN_FRONT
 from lai_torch._curation.estimators import Tracer
 from lai_torch._curation.passes.base import (
@@ -84,7 +84,7 @@ class SelectivePass:
             losses = check_losses(self.loss(outputs, batch[1]), samples)
             found = [one for one in _leaves(outputs) if one.requires_grad]
             check_reads_outputs(self.model, self.loss, losses, found)
-            run = self.captured.read(found, self.last)
+            run = self.captured.read(found)
             run.pair.calls += 1
             if not run.pair.calls & (run.pair.calls - 1):
                 run.pair.own = None
@@ -103,7 +103,7 @@ class SelectivePass:
         """Return what LAI sees of the layers."""
         pairs = zip(run.outputs, gradients, strict=True)
         used = {node: gradient for node, gradient in pairs if gradient is not None}
-        *layers, last = run.layers(list(used))
+        *layers, last = run.pair.memoise(order_layers, tuple(used), self.last)
         # it takes an eager trace of the batch, and holds for all batches of these graphs
         if run.pair.own is None:
             run.pair.own = self._find_owned([*layers, last], batch)
@@ -114,7 +114,8 @@ class SelectivePass:
             if one is not None
         ]
         bias = final is not None and final[1]
-        gradient = vjp_through(run.find_nodes_after(last, list(used)), last, run.values, used)
+        after = run.pair.memoise(find_nodes_after, last.output, last.name, tuple(used))
+        gradient = vjp_through(after, last, run.values, used)
         record: Any = self._record(run, last, gradient, valid, own=True, bias=bias)
         # a frozen last layer is recorded as the graph's reader does: its output gradients alone
         if final is None:
