@@ -4,7 +4,6 @@ Operations are XLA's count. Nothing is launched or waited for within a program.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -112,9 +111,9 @@ def timed(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
         memory = program.memory_analysis()
         sizes = memory.temp_size_in_bytes + memory.output_size_in_bytes + memory.argument_size_in_bytes
         rows[name] = {"flops": float(program.cost_analysis()["flops"]), "memory": float(sizes)}
-        calls[name] = partial(_ready, program, given)
+        calls[name] = lambda program=program, given=given: jax.block_until_ready(program(*given))
         calls[name]()
-    for name, (clock, cpu) in ruler.medians(ruler.in_turn(calls, rounds)).items():
+    for name, (clock, cpu) in ruler.in_turn(calls, rounds).items():
         rows[name] |= {"seconds": clock, "cpu": cpu}
     found: dict[str, dict[str, float | None]] = {}
     for name, row in rows.items():
@@ -124,7 +123,3 @@ def timed(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
         for key, other in (("half_ratio", "half"), ("hand_ratio", HANDS.get(name))):
             found[name][key] = row["cpu"] / rows[other]["cpu"] if rounds and other else None
     return found
-
-
-def _ready(program: Any, given: Any) -> None:
-    jax.block_until_ready(program(*given))

@@ -68,7 +68,7 @@ def accuracies(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     `accuracy_*` is after the last epoch; `early_stopped_*` after the first epoch of the highest validation
     accuracy. Deviations are those between seeds; 0 for a single one.
     """
-    last, stopped = [of.test[-1] for of in outcomes], [of.stopped()[0][-1] for of in outcomes]
+    last, stopped = [of.test[-1] for of in outcomes], [of.stopped for of in outcomes]
     found: dict[str, Any] = {}
     for name, values in (("accuracy", last), ("early_stopped", stopped)):
         found[f"{name}_mean"] = float(np.mean(values))
@@ -204,8 +204,7 @@ DRAW = {"accuracy": draw_accuracy, "scores": draw_scores}
 
 def draw(name: str) -> Figure:
     """Draw one of the pictures from the committed numbers."""
-    found = json.loads((records.RESULTS / "demo" / f"{name}.json").read_text(encoding="utf-8"))
-    return DRAW[name](found)
+    return DRAW[name](records.read(records.RESULTS / "demo" / f"{name}.json"))
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:

@@ -73,8 +73,12 @@ def find(root: Path = ROOT) -> Links:
     links = Links()
     exported = exported_names(root / "lai_core" / "__init__.py")
     for path in sorted((root / "lai_core").rglob("*.py")):
-        for slug, name in _implementations(path, root, exported):
-            links.functions.setdefault(slug, []).append(name)
+        parts = path.relative_to(root).with_suffix("").parts
+        module = ".".join(part for part in parts if not part.startswith("_"))
+        for name, node in definitions(ast.parse(path.read_text(encoding="utf-8"))):
+            home = "lai_core" if name.partition(".")[0] in exported else module
+            for slug in implemented(ast.get_docstring(node) or ""):
+                links.functions.setdefault(slug, []).append(f"{home}.{name}")
     for folder, found in (("tests", links.tests), ("proofs", links.proofs)):
         for path in sorted((root / folder).rglob("*.py")):
             if path.name.startswith(("test_", "prove_")):
@@ -148,16 +152,6 @@ def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:
     pinned = any(is_counterexample(node) for node in links.tests.get(slug, ()))
     if entry.verdict == "false as printed" and not pinned:
         yield f"{slug}: false as printed, and no test with 'counterexample' in its name"
-
-
-def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tuple[str, str]]:
-    """Give slugs, and the names by which a user finds the functions."""
-    parts = path.relative_to(root).with_suffix("").parts
-    module = ".".join(part for part in parts if not part.startswith("_"))
-    for name, node in definitions(ast.parse(path.read_text(encoding="utf-8"))):
-        home = "lai_core" if name.partition(".")[0] in exported else module
-        for slug in implemented(ast.get_docstring(node) or ""):
-            yield slug, f"{home}.{name}"
 
 
 def hypotheses(entry: Entry) -> str:

@@ -69,11 +69,11 @@ def finite_laws(root: Path = ledger.ROOT) -> set[str]:
     }
 
 
-def rests_on(root: Path = ledger.ROOT) -> dict[str, set[str]]:
+def rests_on() -> dict[str, set[str]]:
     """Give the slugs whose theorems each statement's theorems use: read from the kernel's proof terms."""
-    about = {claim.key: {*claim.implements, *claim.refutes} for claim in claims(root)}
+    about = {claim.key: {*claim.implements, *claim.refutes} for claim in claims()}
     found: dict[str, set[str]] = {}
-    for key, used in recorded_uses(root).items():
+    for key, used in recorded_uses().items():
         slugs = set().union(*(about.get(other, set()) for other in used))
         for slug in about.get(key, ()):
             found.setdefault(slug, set()).update(slugs - {slug})
@@ -147,14 +147,10 @@ def _sizes(sizes: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _functions(path: Path) -> dict[str, ast.FunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
 def _settled(path: Path, root: Path) -> Iterator[Proof]:
     """Find the statements that the functions of a file settle."""
-    functions, scopes = _functions(path), _scopes(path)
+    tree, scopes = ast.parse(path.read_text(encoding="utf-8")), _scopes(path)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for name, function in functions.items():
         for slugs, statement in _settlements(function):
             reached = [functions[other] for other in _reached(name, functions)]
