@@ -14,8 +14,9 @@ from lai_torch.diagnose import Batch, diagnose_batches
 from torch import Tensor
 
 from benchmarks.hand import Hand
-from benchmarks.models import HALF, Work, rows
+from benchmarks.models import HALF, Work
 from tests.support.workloads.counts import counted
+from tests.support.workloads.torch_oracle import rows
 
 CACHED = 10**9
 
@@ -45,7 +46,8 @@ def plain(work: Work, optimizer: torch.optim.Optimizer) -> Step:
 
 def half(work: Work, optimizer: torch.optim.Optimizer) -> Step:
     """Train on half of it: what no step that keeps half can be quicker than."""
-    part = rows(work.batch, slice(0, len(work.batch[1]) // 2))
+    samples = len(work.batch[1])
+    part = rows(work.batch, slice(0, samples // 2), samples)
     return Step(lambda: plain_step(work, optimizer, part))
 
 

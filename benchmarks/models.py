@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 import lai_core as lai
+from tests.support.workloads.torch_oracle import called
 from tests.support.workloads.torch_parts import classification, labels, resnet18
 from tests.support.workloads.torch_parts import next_token as summed_over_tokens
 from tests.support.workloads.transformer_models import transformer
@@ -40,14 +41,7 @@ class Work:
 
     def losses(self, inputs: Any, targets: Any) -> Tensor:
         """Run the model and return the loss of each sample."""
-        outputs = self.model(**inputs) if isinstance(inputs, dict) else self.model(inputs)
-        return self.loss(outputs, targets)
-
-
-def rows(side: Side, index: Tensor | slice) -> Side:
-    """Return some samples of a batch."""
-    picked: Side = tree_map_only(Tensor, lambda one: one[index], side)
-    return picked
+        return self.loss(called(self.model, inputs), targets)
 
 
 def next_token(outputs: Any, targets: Tensor) -> Tensor:

@@ -64,3 +64,28 @@ def in_turn(
         for name, times in taken.items()
         if times
     }
+
+
+def compare(
+    counts: Mapping[str, Mapping[str, float]],
+    times: Mapping[str, tuple[float, float]],
+    hands: Mapping[str, str],
+) -> dict[str, dict[str, float | None]]:
+    """Return what methods do and take over a plain step; None where nothing was timed.
+
+    CPU seconds also over those of a plain step on half of the rows, and of the step by hand in `hands`.
+    """
+    found: dict[str, dict[str, float | None]] = {}
+    for name, row in counts.items():
+        found[name] = {f"{key}_ratio": row[key] / counts["plain"][key] for key in ("flops", "memory")}
+        found[name] |= {key: row[key] for key in ("waits", "launches")}
+        for key, other, at in (
+            ("seconds_ratio", "plain", 0),
+            ("cpu_ratio", "plain", 1),
+            ("half_ratio", "half", 1),
+            ("hand_ratio", hands.get(name, ""), 1),
+        ):
+            found[name][key] = None
+            if other in times:
+                found[name][key] = times[name][at] / times[other][at]
+    return found

@@ -28,11 +28,9 @@ from benchmarks.methods import (
 from benchmarks.models import COSTED, FOR_GPU, TIMED, Work, built
 
 Figures = dict[str, dict[str, dict[str, float | None]]]
-OVER = ("half", "hand")
-"""What else seconds are divided by: a plain step on as many random rows, and the step written by hand."""
 COLUMNS = (
     *("seconds_ratio", "cpu_ratio", "flops_ratio", "memory_ratio", "waits", "launches"),
-    *(f"{other}_ratio" for other in OVER),
+    *("half_ratio", "hand_ratio"),
 )
 SLACK = {"flops_ratio": 0.01, "memory_ratio": 0.02, "launches": 0.02, "waits": 0.0}
 """By which share a figure may grow before it counts as worse: allocators and kernels differ a little."""
@@ -117,18 +115,7 @@ def ratios(
     calls = {name: step.run for name, step in steps.items()}
     clock = ruler.on_gpu if torch.cuda.is_available() else ruler.on_cpu
     times = ruler.in_turn(calls, rounds, least=least, clock=clock)
-    found: dict[str, dict[str, float | None]] = {}
-    for name, row in counts.items():
-        found[name] = {f"{key}_ratio": row[key] / counts["plain"][key] for key in ("flops", "memory")}
-        found[name] |= {key: row[key] for key in ("waits", "launches")}
-        found[name] |= dict.fromkeys(("seconds_ratio", "cpu_ratio", *(f"{other}_ratio" for other in OVER)))
-        if rounds:
-            seconds, cpu = times[name]
-            found[name]["seconds_ratio"] = seconds / times["plain"][0]
-            found[name]["cpu_ratio"] = cpu / times["plain"][1]
-            for other in OVER:
-                found[name][f"{other}_ratio"] = cpu / times[other][1] if other in times else None
-    return found
+    return ruler.compare(counts, times, dict.fromkeys(counts, "hand"))
 
 
 COSTS: dict[str, Build] = {

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from scipy import optimize
 
 import lai_core as lai
 from experiments.figures import pictures
@@ -100,13 +101,9 @@ def draw_nearer() -> Figure:
 
 
 def threshold(depth: int) -> float:
-    """Return the rho at which the mean of rho^2, ..., rho^(2 (depth - 1)) is 1/2, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        below = sum(middle ** (2 * k) for k in range(1, depth)) / (depth - 1) < 0.5
-        low, high = (middle, high) if below else (low, middle)
-    return low
+    """Return the rho at which the mean of rho^2, ..., rho^(2 (depth - 1)) is 1/2."""
+    powers = 2 * np.arange(1, depth)
+    return float(optimize.brentq(lambda rho: np.mean(rho**powers) - 0.5, 0.0, 1.0))
 
 
 def spread(width: int) -> list[float]:

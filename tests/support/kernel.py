@@ -74,7 +74,33 @@ class Claim:
 
 def claims(root: Path = ROOT) -> list[Claim]:
     """Read every statement that names a slug, in the order of the files."""
-    return [claim for path in _statement_files(root) for claim in _claims(path)]
+    found = []
+    for path in _statement_files(root):
+        text = path.read_text(encoding="utf-8")
+        for match in _SENTENCE.finditer(text):
+            sentence = match.group()
+            definition = _DEFINITION.match(sentence)
+            links = _LINK.findall(sentence)
+            if definition is None or not links:
+                continue
+            slugs = {
+                word: tuple(s.strip() for kind, listed in links if kind == word for s in listed.split(","))
+                for word in ("Implements", "Refutes")
+            }
+            body = sentence[definition.end() :]
+            named = [_words(words) for words in _COMMENT.findall(body)]
+            claim = Claim(
+                chapter=path.stem,
+                name=definition.group(1),
+                line=text.count("\n", 0, match.start() + definition.start(1)) + 1,
+                implements=slugs["Implements"],
+                refutes=slugs["Refutes"],
+                hypotheses=tuple(dict.fromkeys(words for words in named if words != MEANING)),
+                unnamed=tuple(_unnamed(body)),
+                text="Definition" + sentence.partition("Definition")[2],
+            )
+            found.append(claim)
+    return found
 
 
 def defined(root: Path = ROOT) -> dict[str, list[str]]:
@@ -99,32 +125,6 @@ def _statement_files(root: Path) -> list[Path]:
 
 def _words(text: str) -> str:
     return " ".join(text.split())
-
-
-def _claims(path: Path) -> Iterator[Claim]:
-    text = path.read_text(encoding="utf-8")
-    for match in _SENTENCE.finditer(text):
-        sentence = match.group()
-        definition = _DEFINITION.match(sentence)
-        links = _LINK.findall(sentence)
-        if definition is None or not links:
-            continue
-        slugs = {
-            word: tuple(s.strip() for kind, listed in links if kind == word for s in listed.split(","))
-            for word in ("Implements", "Refutes")
-        }
-        body = sentence[definition.end() :]
-        named = [_words(words) for words in _COMMENT.findall(body)]
-        yield Claim(
-            chapter=path.stem,
-            name=definition.group(1),
-            line=text.count("\n", 0, match.start() + definition.start(1)) + 1,
-            implements=slugs["Implements"],
-            refutes=slugs["Refutes"],
-            hypotheses=tuple(dict.fromkeys(words for words in named if words != MEANING)),
-            unnamed=tuple(_unnamed(body)),
-            text="Definition" + sentence.partition("Definition")[2],
-        )
 
 
 def _unnamed(body: str) -> Iterator[str]:

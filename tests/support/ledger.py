@@ -94,7 +94,12 @@ def problems(ledger: Mapping[str, Entry], links: Links) -> list[str]:
     """List everything that keeps the ledger from being whole, one line each."""
     return [
         *(line for slug, entry in ledger.items() for line in _wrong_entry(slug, entry, ledger)),
-        *_unknown_slugs(ledger, links),
+        *(
+            f"{slug}: unknown slug, named by {kind} {', '.join(places)}"
+            for kind in ("functions", "tests", "proofs", "pages")
+            for slug, places in getattr(links, kind).items()
+            if slug not in ledger
+        ),
         *(f"{slug}: labelled twice, in {pages}" for slug, pages in links.pages.items() if pages[1:]),
         *(line for slug, entry in ledger.items() for line in _missing_links(slug, entry, links)),
     ]
@@ -128,13 +133,6 @@ def _wrong_entry(slug: str, entry: Entry, ledger: Mapping[str, Entry]) -> Iterat
     for other in entry.corrected:
         if other not in ledger:
             yield f"{slug}: corrected by {other!r}, which is not in the ledger"
-
-
-def _unknown_slugs(ledger: Mapping[str, Entry], links: Links) -> Iterator[str]:
-    for kind in ("functions", "tests", "proofs", "pages"):
-        for slug, places in getattr(links, kind).items():
-            if slug not in ledger:
-                yield f"{slug}: unknown slug, named by {kind} {', '.join(places)}"
 
 
 def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:

@@ -113,12 +113,10 @@ def judge(method: str, seed: int, made_of: MadeOf = None) -> tuple[str, str]:
         outcome = ("refused" if known else "needlessly refused") if refused else "crash", word
     if moved(before, state(drawn)):
         return "wrong", "state moved"
-    return outcome if answer is None else _compared(answer, expected, program(seed, made_of=made_of))
-
-
-def _compared(answer: Any, expected: Tensor | None, drawn: Program) -> tuple[str, str]:
+    if answer is None:
+        return outcome
     if isinstance(answer, tuple):
-        fault = fault_of(drawn, *answer)
+        fault = fault_of(program(seed, made_of=made_of), *answer)
         return ("wrong" if fault else "exact"), fault
     if expected is None:
         return "wrong", "scored, and samples have no scores"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 
-def rows(tree: Any, index: slice | list[int], samples: int) -> Any:
+def rows(tree: Any, index: Tensor | slice | list[int], samples: int) -> Any:
     """Cut some samples out of a nested batch."""
     cut = lambda one: one[index] if one.ndim and one.shape[0] == samples else one  # noqa: E731
     return tree_map_only(Tensor, cut, tree)

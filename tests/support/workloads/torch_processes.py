@@ -2,9 +2,11 @@
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import lai_torch
 import torch
@@ -182,48 +184,37 @@ class Run:
     bytes_reported: float = 0.0
 
 
-class Sent:
-    """Counts the bytes that a process hands to collectives, those of a wrapper's own training aside."""
+@contextmanager
+def count_sent(found: Run) -> Iterator[None]:
+    """Add up the bytes that a process hands to collectives, those of a wrapper's own training aside."""
 
-    def __init__(self) -> None:
-        self.bytes = self.reported = 0
-
-    def __enter__(self) -> None:
-        """Put counting functions in the place of torch's."""
-        names = ("all_reduce", "all_gather", "all_to_all_single")
-        self.functions = [(dist, name, getattr(dist, name), int(name != "all_reduce")) for name in names]
-        self.functions.append((DTensor, "full_tensor", DTensor.full_tensor, 0))  # whole parameters
-        for owner, name, function, handed in self.functions:
-            setattr(owner, name, self._counting(function, handed))
-
-    def _counting(self, function: Any, handed: int) -> Any:
+    def counting(function: Any, handed: int) -> Any:
         def counted(*arguments: Any, **options: Any) -> Any:
             given = arguments[handed]
-            self.bytes += getattr(given, "_local_tensor", given).nbytes
+            found.bytes_per_step += getattr(given, "_local_tensor", given).nbytes / STEPS
             return function(*arguments, **options)
 
         return counted
 
-    def __exit__(self, *_: object) -> None:
-        """Put torch's functions back."""
-        for owner, name, function, _ in self.functions:
-            setattr(owner, name, function)
+    handed = {"all_reduce": 0, "all_gather": 1, "all_to_all_single": 1}
+    functions = {name: counting(getattr(dist, name), at) for name, at in handed.items()}
+    whole = counting(DTensor.full_tensor, 0)  # whole parameters
+    with mock.patch.multiple(dist, **functions), mock.patch.object(DTensor, "full_tensor", whole):
+        yield
 
 
 def trained(curator: lai_torch.Curator, batches: Iterable[tuple[Tensor, Tensor]]) -> Run:
     """Take a step on each batch, and return what was found."""
-    found, sent = Run(torch.empty(0), [], [], []), Sent()
+    found = Run(torch.empty(0), [], [], [])
     for inputs, targets in batches:
-        with sent:
+        with count_sent(found):
             report = curator.step(inputs, targets)
-        sent.reported += report.bytes_sent
+        found.bytes_reported += report.bytes_sent / STEPS
         missing = torch.full_like(report.weights, torch.nan)
         found.scores.append(missing if report.scores is None else report.scores)
         found.weights.append(report.weights)
         found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
     found.parameters = whole(curator.model)
-    count = len(found.scores)
-    found.bytes_per_step, found.bytes_reported = sent.bytes / count, sent.reported / count
     return found
 
 
