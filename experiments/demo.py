@@ -148,7 +148,6 @@ def write(outcomes: Outcomes, results: dict[str, Any], out: Path) -> None:
 
 
 def _over_epochs(curves: Sequence[Sequence[float]]) -> dict[str, list[float]]:
-    """Return the mean and the deviation over seeds after each epoch."""
     std = np.std(curves, axis=0, ddof=1) if len(curves) > 1 else np.zeros(len(curves[0]))
     return {"mean": np.mean(curves, axis=0).tolist(), "std": std.tolist()}
 

@@ -31,7 +31,6 @@ class Steps:
     """The only way for a proof to conclude anything."""
 
     def __init__(self) -> None:
-        """Start at no depth."""
         self._depth = 0
 
     def identity(self, name: str, left: Any, right: Any) -> Lemma:
@@ -106,7 +105,6 @@ class Steps:
 
 
 def _compared(name: str, lemma: Relation, claim: Relation) -> list[tuple[Any, Any]]:
-    """Pair what must be the same in a lemma and in the claim."""
     if isinstance(claim, Equal):
         if not isinstance(lemma, Equal):
             raise UndecidedError(f"{name}: an inequality for an equation")
@@ -155,7 +153,6 @@ def _is_a_multiple(slack: Any, wanted: Any) -> bool:
 
 
 def _assumed(condition: AtMost, given: Sequence[Relation]) -> bool:
-    """Whether a condition is a hypothesis, as it stands."""
     return any(
         condition.rhs - condition.lhs == hypothesis.rhs - hypothesis.lhs
         for hypothesis in given

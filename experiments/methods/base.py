@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from experiments.data.digits import Batch
@@ -157,7 +157,7 @@ class Outcome:
             "validation loss": run.mean_loss(run.task.validation),
         }
         if wrong.any() and not wrong.all():
-            found["wrong labels found (AUC)"] = auc(-often.numpy(), wrong)
+            found["wrong labels found (AUC)"] = float(roc_auc_score(wrong, -often.numpy()))
         return found
 
 
@@ -187,9 +187,3 @@ def train(name: str, task: Task, seed: int) -> Outcome:
     plain_operations = plain.meter.total * run.steps * task.epochs
     curves = (list(curve) for curve in zip(*found, strict=True))
     return Outcome(run, *curves, often, scores, plain_operations, check.total * task.epochs)
-
-
-def auc(signal: np.ndarray, wrong: np.ndarray) -> float:
-    """Return the chance that a wrong label has more of a signal than a right one (area under the ROC)."""
-    ranks, count = rankdata(signal), wrong.sum()
-    return float((ranks[wrong].sum() - count * (count + 1) / 2) / (count * (~wrong).sum()))

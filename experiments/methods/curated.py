@@ -43,11 +43,6 @@ def curated(
     return start
 
 
-def keep_negative(scores: Any) -> Any:
-    """Keep what the paper's "negative influence is discarded" keeps, taken literally."""
-    return lai.keep_positive(-scores)
-
-
 METHODS |= {
     "Ghost": curated("ghost"),
     "LAI": curated("lai"),
@@ -55,7 +50,8 @@ METHODS |= {
     "preconditioned LAI": curated("preconditioned_lai"),
     "calibrated LAI": curated("calibrated_lai"),
     "gate-corrected LAI": curated("gate_lai"),
-    "LAI as printed": curated("lai", policy=keep_negative),
+    # what the paper's "negative influence is discarded" keeps, taken literally
+    "LAI as printed": curated("lai", policy=lambda scores: lai.keep_positive(-scores)),
     "plain, scored by LAI": curated("lai", policy=lai.keep_all),
     "midpoint": curated("midpoint"),
     "Ghost, refresh 8": curated("ghost", refresh=8),

@@ -159,7 +159,6 @@ def decided(entry: ledger.Entry, lines: Sequence[str]) -> str:
 
 
 def _sizes(sizes: Mapping[str, str]) -> list[str]:
-    """Group the sizes by what decided them."""
     names = {"decided": "solver or rational identity, for all reals", "points": "sympy, at points alone"}
     return [
         f"{words}: " + "; ".join(sorted(size for size, how in sizes.items() if how == kind))

@@ -1,7 +1,7 @@
 """Curated runs on several processes, and the same on one: who holds which rows must not matter."""
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -98,16 +98,6 @@ def nothing_at_times(scores: Tensor) -> Tensor:
     return torch.zeros_like(weights) if float(scores[0]) > 0 else torch.as_tensor(weights)
 
 
-def penalty(outputs: Tensor, _: Tensor) -> Tensor:
-    """Return a number a sample that trains and does not score."""
-    return 0.1 * (outputs**2).sum(1)
-
-
-def mean_penalty(outputs: Tensor, _: Tensor) -> Tensor:
-    """Return one for the batch."""
-    return 0.1 * (outputs**2).sum(1).mean()
-
-
 AROUND = ("ddp", "group")
 SHARED_OUT = {"backward": lai_torch.KeptOptions(balance=True)}
 
@@ -121,8 +111,13 @@ CASES = {
     "below the validation set's losses": Case(
         {"policy": lai_torch.KeepBelowLoss(0.6), "refresh": 2}, engines=("group",)
     ),
-    "an auxiliary loss": Case({"backward": lai_torch.KeptOptions(auxiliary=penalty)}, engines=("ddp",)),
-    "an auxiliary number": Case({"backward": lai_torch.KeptOptions(auxiliary=mean_penalty)}, parts=uneven),
+    # a number a sample that trains and does not score, and one for the batch
+    "an auxiliary loss": Case(
+        {"backward": lai_torch.KeptOptions(auxiliary=lambda o, _: 0.1 * (o**2).sum(1))}, engines=("ddp",)
+    ),
+    "an auxiliary number": Case(
+        {"backward": lai_torch.KeptOptions(auxiliary=lambda o, _: 0.1 * (o**2).sum(1).mean())}, parts=uneven
+    ),
     "a policy that keeps nothing at times": Case({"policy": nothing_at_times}),
     "AdamW, accumulate 2, refresh 3": Case({"accumulate": 2, "refresh": 3}, adam=True),
     "parts": Case({"estimator": lai_torch.LAI(parts=4), "policy": lai.drop_harmful}),
@@ -203,21 +198,6 @@ def count_sent(found: Run) -> Iterator[None]:
         yield
 
 
-def trained(curator: lai_torch.Curator, batches: Iterable[tuple[Tensor, Tensor]]) -> Run:
-    """Take a step on each batch, and return what was found."""
-    found = Run(torch.empty(0), [], [], [])
-    for inputs, targets in batches:
-        with count_sent(found):
-            report = curator.step(inputs, targets)
-        found.bytes_reported += report.bytes_sent / STEPS
-        missing = torch.full_like(report.weights, torch.nan)
-        found.scores.append(missing if report.scores is None else report.scores)
-        found.weights.append(report.weights)
-        found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
-    found.parameters = whole(curator.model)
-    return found
-
-
 def whole(model: nn.Module) -> Tensor:
     """Return the parameters of a model as one vector, those in parts put together."""
     full = [getattr(p, "full_tensor", lambda p=p: p)() for p in model.parameters()]
@@ -238,17 +218,22 @@ def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1
     generator = torch.Generator().manual_seed(5)
     source = case.source or drawn(case.validation, 7)
     curator = lai_torch.Curator(model, loss, optimizer, source, generator=generator, **options)
-
-    def rows() -> Iterator[tuple[Tensor, Tensor]]:
-        for step in range(STEPS):
-            inputs, targets = drawn(SAMPLES, 100 + step)
-            if case.broken and step % 2:
-                inputs[::7] = torch.nan
-            sizes = case.parts(step, processes) if case.parts else [SAMPLES // processes] * processes
-            part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
-            yield inputs[part], targets[part]
-
-    return trained(curator, rows())
+    found = Run(torch.empty(0), [], [], [])
+    for step in range(STEPS):
+        inputs, targets = drawn(SAMPLES, 100 + step)
+        if case.broken and step % 2:
+            inputs[::7] = torch.nan
+        sizes = case.parts(step, processes) if case.parts else [SAMPLES // processes] * processes
+        part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        with count_sent(found):
+            report = curator.step(inputs[part], targets[part])
+        found.bytes_reported += report.bytes_sent / STEPS
+        missing = torch.full_like(report.weights, torch.nan)
+        found.scores.append(missing if report.scores is None else report.scores)
+        found.weights.append(report.weights)
+        found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
+    found.parameters = whole(curator.model)
+    return found
 
 
 def largest(found: Tensor, expected: Tensor) -> float:
