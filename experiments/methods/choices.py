@@ -49,16 +49,6 @@ def mixed_in(run: Run) -> Step:
     return step
 
 
-def random(run: Run) -> Step:
-    """Keep half, drawn at random."""
-    return lambda rows: run.update(rows, lowest(torch.rand(len(rows), generator=run.generator), HALF))
-
-
-def small_loss(run: Run) -> Step:
-    """Keep the half with the lowest losses."""
-    return lambda rows: run.update(rows, lowest(run.losses(rows), HALF))
-
-
 def self_paced(run: Run) -> Step:
     """Keep the lowest losses, half of them at first, all after four fifths of the run."""
     return lambda rows: run.update(rows, lowest(run.losses(rows), min(1.0, HALF + HALF * run.progress / 0.8)))
@@ -81,8 +71,10 @@ METHODS |= {
     "validation only": validation_only,
     "training + validation": both,
     "validation batch mixed in": mixed_in,
-    "random": random,
-    "small loss": small_loss,
+    "random": lambda run: (
+        lambda rows: run.update(rows, lowest(torch.rand(len(rows), generator=run.generator), HALF))
+    ),
+    "small loss": lambda run: lambda rows: run.update(rows, lowest(run.losses(rows), HALF)),
     "self-paced (SPL)": self_paced,
     "RHO-loss": rho,
 }

@@ -14,7 +14,7 @@ from experiments.harness.cost import EVERY, Meter
 from experiments.harness.statistics import bounds, compared, judged, summary
 
 ROOT = Path(__file__).parents[2]
-COMMITTED = records.committed()
+COMMITTED = {path.stem: records.read(path) for path in sorted(records.RESULTS.glob("*.json"))}
 ADVICE = ROOT / "docs" / "guide" / "when-to-curate.md"
 
 

@@ -8,7 +8,6 @@ A seed plus a number is another seed; a generator plus a number is the same one,
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from math import prod
 from typing import Any
 
@@ -19,11 +18,6 @@ from tests.support.networks import Shape
 
 LEVELS = np.array([0.0, *(sign * n / 4 for n in range(1, 17) for sign in (1, -1))])
 """What a normal entry may be: zero first, to which entries shrink."""
-
-
-@cache
-def _binary(count: int) -> Any:
-    return st.binary(min_size=count, max_size=count)
 
 
 class Drawn(np.random.Generator):
@@ -49,7 +43,7 @@ class Drawn(np.random.Generator):
 
     def _bytes(self, size: Any) -> Any:
         count = 1 if size is None else prod(np.atleast_1d(size).tolist())
-        drawn = np.frombuffer(self._draw(_binary(count)), dtype=np.uint8)
+        drawn = np.frombuffer(self._draw(st.binary(min_size=count, max_size=count)), dtype=np.uint8)
         self._seen.append(drawn)
         return int(drawn[0]) if size is None else drawn.astype(int).reshape(size)
 

@@ -63,14 +63,6 @@ def error(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
-def exact(drawn: Program) -> Tensor:
-    return lai_torch.exact_scores(drawn.model, drawn.loss, drawn.validation, drawn.training)
-
-
-def ghost(drawn: Program) -> lai.Trace:
-    return lai_torch.trace(drawn.model, drawn.loss, *drawn.training, gradients="all")
-
-
 def readouts(drawn: Program) -> tuple[lai.Trace, str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -78,7 +70,11 @@ def readouts(drawn: Program) -> tuple[lai.Trace, str]:
     return trace, " ".join(str(warning.message) for warning in caught)
 
 
-METHODS = {"exact": exact, "ghost": ghost, "lai": readouts}
+METHODS: dict[str, Callable[[Program], Any]] = {
+    "exact": lambda of: lai_torch.exact_scores(of.model, of.loss, of.validation, of.training),
+    "ghost": lambda of: lai_torch.trace(of.model, of.loss, *of.training, gradients="all"),
+    "lai": readouts,
+}
 KERNELS = {
     "exact": lambda validation, training: training @ validation.sum(0),
     "ghost": lambda training: training @ training.T,
