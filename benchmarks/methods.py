@@ -14,7 +14,9 @@ from lai_torch.diagnose import Batch, diagnose_batches
 from torch import Tensor
 
 from benchmarks.hand import Hand
-from benchmarks.models import HALF, Work, rows
+from benchmarks.models import HALF, Work
+from tests.support.workloads.counts import counted
+from tests.support.workloads.torch_oracle import rows
 
 CACHED = 10**9
 
@@ -44,7 +46,8 @@ def plain(work: Work, optimizer: torch.optim.Optimizer) -> Step:
 
 def half(work: Work, optimizer: torch.optim.Optimizer) -> Step:
     """Train on half of it: what no step that keeps half can be quicker than."""
-    part = rows(work.batch, slice(0, len(work.batch[1]) // 2))
+    samples = len(work.batch[1])
+    part = rows(work.batch, slice(0, samples // 2), samples)
     return Step(lambda: plain_step(work, optimizer, part))
 
 
@@ -89,7 +92,7 @@ def curated(estimator: Any, backward: str = "kept", refresh: int = CACHED) -> Bu
             made.state = replace(made.state, versions=None)
             made.step(*work.batch)
 
-        return Step(run, summary_bytes(made))
+        return Step(run, bytes_in(made.state.side))
 
     return build
 
@@ -105,14 +108,9 @@ KEPT = curated(lai_torch.LAI())
 SELECTIVE = curated(lai_torch.LAI(), "selective")
 
 
-def prepared(
-    builds: Mapping[str, Build],
-    work: Work,
-    optimizer: torch.optim.Optimizer,
-    counts: Callable[[Step], dict[str, float]],
-) -> tuple[dict[str, Step], dict[str, dict[str, float]]]:
+def prepared(builds: Mapping[str, Build], work: Work) -> tuple[dict[str, Step], dict[str, dict[str, float]]]:
     """Return the steps of the methods that take the model, what a user pays once paid, and their counts."""
-    steps, found = {}, {}
+    steps, found, optimizer = {}, {}, work.optimizer()
     for name, build in builds.items():
         try:
             with warnings.catch_warnings():
@@ -122,7 +120,7 @@ def prepared(
                     step.run()
                 # Counting may make another graph of attention. A graph is proved at its calls 1, 2, 4, ...:
                 # of three steps in a row one at least proves nothing.
-                found[name] = min((counts(step) for _ in range(3)), key=lambda row: row["flops"])
+                found[name] = min((count(work, step) for _ in range(3)), key=lambda row: row["flops"])
         except (ValueError, NotImplementedError):  # refused: the table has no such row
             continue
         steps[name] = step
@@ -130,17 +128,12 @@ def prepared(
     return steps, found
 
 
-def bytes_of(work: Work, optimizer: torch.optim.Optimizer) -> int:
-    """Return what lives before a step: parameters, their gradients, buffers, optimizer state, the batch."""
-    parameters = list(work.model.parameters())
-    state = [optimizer.state[p] for p in parameters]
-    held = (*parameters, *parameters, *work.model.buffers(), state, work.batch)
-    return bytes_in(held)
-
-
-def summary_bytes(made: Any) -> int:
-    """Return the bytes of the validation summary that a curator goes on with."""
-    return bytes_in(made.state.side)
+def count(work: Work, step: Step) -> dict[str, float]:
+    """Count what does not depend on the clock, of one step; memory also holds what lives before it."""
+    done, parameters = counted(step.run), list(work.model.parameters())
+    before = bytes_in((*parameters, *parameters, *work.model.buffers(), work.batch))  # with gradients
+    found = {key: getattr(done, key) for key in ("flops", "waits", "launches")}
+    return found | {"memory": before + step.held + done.peak}
 
 
 def bytes_in(tree: Any) -> int:

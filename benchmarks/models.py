@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 import lai_core as lai
+from tests.support.workloads.torch_oracle import called
 from tests.support.workloads.torch_parts import classification, labels, resnet18
 from tests.support.workloads.torch_parts import next_token as summed_over_tokens
 from tests.support.workloads.transformer_models import transformer
@@ -40,14 +41,7 @@ class Work:
 
     def losses(self, inputs: Any, targets: Any) -> Tensor:
         """Run the model and return the loss of each sample."""
-        outputs = self.model(**inputs) if isinstance(inputs, dict) else self.model(inputs)
-        return self.loss(outputs, targets)
-
-
-def rows(side: Side, index: Tensor | slice) -> Side:
-    """Return some samples of a batch."""
-    picked: Side = tree_map_only(Tensor, lambda one: one[index], side)
-    return picked
+        return self.loss(called(self.model, inputs), targets)
 
 
 def next_token(outputs: Any, targets: Tensor) -> Tensor:
@@ -82,18 +76,8 @@ def bert(width: int, depth: int, heads: int, length: int, samples: int, vocabula
     return Work(model, classification, *(({"input_ids": ids}, labels(len(ids))) for ids in drawn))
 
 
-def gpt(
-    width: int,
-    depth: int,
-    heads: int,
-    length: int,
-    samples: int,
-    vocabulary: int,
-    *,
-    validation: int | None = None,
-) -> Work:
-    """GPT-2, without dropout."""
-    sizes = width, depth, heads, length, vocabulary
+def gpt(*sizes: int, samples: int, validation: int | None = None) -> Work:
+    """GPT-2 by width, depth, heads, length, vocabulary; without dropout."""
     return language_model("GPT2LMHeadModel", sizes, samples, validation, **ENDS | PLAIN)
 
 
@@ -119,7 +103,7 @@ def llama() -> Work:
 
 
 def language_model(
-    name: str, sizes: tuple[int, int, int, int, int], samples: int, validation: int | None = None, **more: Any
+    name: str, sizes: tuple[int, ...], samples: int, validation: int | None = None, **more: Any
 ) -> Work:
     """Build a model by name and width, depth, heads, length, vocabulary; LAI by the `mean` route."""
     length, vocabulary = sizes[3:]
@@ -139,19 +123,19 @@ TIMED: dict[str, Callable[[], Work]] = {
     "tiny_mlp": lambda: mlp(20, 64, 64, 10, samples=32, validation=64),
     "mlp": lambda: mlp(784, 512, 512, 10, samples=128, validation=256),
     "bert_12_launches": lambda: bert(12, 12, 2, 8, 4, 100),
-    "gpt_12_launches": lambda: gpt(12, 12, 2, 8, 4, 100),
+    "gpt_12_launches": lambda: gpt(12, 12, 2, 8, 100, samples=4),
     "resnet18": lambda: resnet(128, 256),
     "bert_small": lambda: bert(512, 4, 8, 64, 16, 30_522),
-    "gpt_small": lambda: gpt(256, 4, 4, 64, 8, 8192),
+    "gpt_small": lambda: gpt(256, 4, 4, 64, 8192, samples=8),
     "vit_tiny": lambda: vit(192, 12, 3, 32),
 }
 """By name. `launches`: real depth at a width where a step is all calls, as a GPU's host sees it."""
 FOR_GPU: dict[str, Callable[[], Work]] = {
     "resnet18_512": lambda: resnet(512, 1000),
     "bert_base": lambda: bert(768, 12, 12, 128, 64, 30_522),
-    "gpt2": lambda: gpt(768, 12, 12, 256, 16, 50_257),
+    "gpt2": lambda: gpt(768, 12, 12, 256, 50_257, samples=16),
     # what dattri-llm reports its overhead on
-    "gpt2_1024": lambda: gpt(768, 12, 12, 1024, 16, 50_257, validation=8),
+    "gpt2_1024": lambda: gpt(768, 12, 12, 1024, 50_257, samples=16, validation=8),
     "llama_1b": llama,
 }
 """By name: models of usual size, which a CPU takes hours to time."""

@@ -45,14 +45,6 @@ def torch_figures() -> dict[str, dict[str, float]]:
     return found
 
 
-def rows(figures: dict[str, dict[str, float]]) -> list[list[str]]:
-    """Return the table: errors as powers of ten, bytes as they are."""
-    return [
-        [title, *(f"{errors[name]:.0e}" for name in JUDGED), f"{errors['bytes_per_step']:,.0f}"]
-        for title, errors in figures.items()
-    ]
-
-
 def jax_figures() -> dict[str, dict[str, float]]:
     """Return the errors on eight devices and on two processes, and what one of eight devices does."""
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
@@ -89,7 +81,11 @@ def run() -> None:
     work = by_jax.pop("operations over a plain step's, rows .5")
     figures = by_torch | {f"JAX: {case}": each for case, each in by_jax.items()}
     columns = ("case", "parameters", "scores", "weights", "bytes a step")
-    report.table(f"Several processes against one; bound {BOUND:g}", columns, rows(figures))
+    rows = (
+        (title, *(f"{errors[name]:.0e}" for name in JUDGED), f"{errors['bytes_per_step']:,.0f}")
+        for title, errors in figures.items()
+    )
+    report.table(f"Several processes against one; bound {BOUND:g}", columns, rows)
     failed = [
         f"{title}: {name} {errors[name]:.1e}"
         for title, errors in figures.items()

@@ -15,17 +15,6 @@ BUILD = Path("build")
 MOST_COLUMNS = 1000
 
 
-def machine(packages: Iterable[str]) -> dict[str, str | int]:
-    """Return the processor, its cores, the Python and the versions of `packages`."""
-    found: dict[str, str | int] = {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count() or 1,
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }
-    return found | {package: version(package) for package in packages}
-
-
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     """Print figures."""
     found = Table(title=title)
@@ -36,16 +25,6 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> 
     console = Console()
     whole = console.measure(found, options=console.options.update(max_width=MOST_COLUMNS)).maximum
     Console(width=max(console.width, whole)).print(found)  # a narrow terminal or a pipe cuts no figure
-
-
-def ratios(title: str, found: dict[str, dict[str, dict[str, Any]]], keys: Iterable[str]) -> None:
-    """Print figures by model and method; `_ratio` goes without saying."""
-    rows = (
-        (model, method, *("" if row.get(key) is None else f"{row[key]:.3f}" for key in keys))
-        for model, methods in found.items()
-        for method, row in methods.items()
-    )
-    table(title, ("model", "method", *(key.removesuffix("_ratio") for key in keys)), rows)
 
 
 def close(
@@ -63,18 +42,19 @@ def close(
     Figures, bound, setting and machine go to `build/bench/NAME.json`, with the versions of `packages`, on
     which the figures depend; `contract` goes to `build/NAME.json`, where a reader relies on that file.
     """
-    said = {"figures": figures, "bound": bound, **setting, "machine": machine(packages)}
+    machine: dict[str, str | int] = {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        **{package: version(package) for package in packages},
+    }
+    said = {"figures": figures, "bound": bound, **setting, "machine": machine}
     _write(BUILD / "bench" / f"{name}.json", said)
     if contract is not None:
         _write(BUILD / f"{name}.json", contract)
     if broken := list(failed):
         raise SystemExit(f"{name}: {'; '.join(broken)}")
-
-
-def over(figures: dict[str, float], bounds: dict[str, float]) -> list[str]:
-    """Say which figures are above their bounds, or no numbers."""
-    broken = {name: bound for name, bound in bounds.items() if not figures[name] <= bound}
-    return [f"{name} {figures[name]:.3f} > {bound}" for name, bound in broken.items()]
 
 
 def _write(path: Path, content: Any) -> None:

@@ -7,7 +7,6 @@ device's, `cpu` the host's until it is done, and no bound of seconds is judged.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 import lai_torch
@@ -18,8 +17,6 @@ from benchmarks.methods import (
     KEPT,
     SELECTIVE,
     Build,
-    Step,
-    bytes_of,
     curated,
     diagnosed,
     diagnosed_first,
@@ -29,14 +26,11 @@ from benchmarks.methods import (
     prepared,
 )
 from benchmarks.models import COSTED, FOR_GPU, TIMED, Work, built
-from tests.support.workloads.counts import counted
 
 Figures = dict[str, dict[str, dict[str, float | None]]]
-OVER = ("half", "hand")
-"""What else seconds are divided by: a plain step on as many random rows, and the step written by hand."""
 COLUMNS = (
     *("seconds_ratio", "cpu_ratio", "flops_ratio", "memory_ratio", "waits", "launches"),
-    *(f"{other}_ratio" for other in OVER),
+    *("half_ratio", "hand_ratio"),
 )
 SLACK = {"flops_ratio": 0.01, "memory_ratio": 0.02, "launches": 0.02, "waits": 0.0}
 """By which share a figure may grow before it counts as worse: allocators and kernels differ a little."""
@@ -90,12 +84,19 @@ def run(rounds: int, names: tuple[str, ...]) -> None:
 def close(name: str, found: Figures, limits: Mapping[tuple[str, str, str], float], rounds: int) -> None:
     """Print the table, write `build/NAME.json`, fail where a figure is above its bound."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "one CPU thread"
-    report.ratios(f"over a plain step, half kept, on {device}", found, COLUMNS)
+    rows = (
+        (model, method, *("" if row.get(key) is None else f"{row[key]:.3f}" for key in COLUMNS))
+        for model, methods in found.items()
+        for method, row in methods.items()
+    )
+    columns = ("model", "method", *(key.removesuffix("_ratio") for key in COLUMNS))
+    report.table(f"over a plain step, half kept, on {device}", columns, rows)
     bound = {" ".join(where): most for where, most in limits.items()}
     values = {" ".join(where): found[where[0]][where[1]][where[2]] for where in limits}
     setting = {"rounds": rounds, "load": os.getloadavg(), "device": device}
     packages = ("torch", "transformers", "jax")
-    failed = report.over(values, bound)
+    broken = (where for where, most in bound.items() if not values[where] <= most)
+    failed = [f"{where} {values[where]:.3f} > {bound[where]}" for where in broken]
     report.close(name, found, bound, failed, packages=packages, contract=found, **setting)
 
 
@@ -110,29 +111,11 @@ def ratios(
 ) -> dict[str, dict[str, float | None]]:
     """Return the figures on one model of the methods that it allows, `plain` among them."""
     work = built(build)
-    steps, counts = prepared(methods, work, work.optimizer(), partial(counts_of, work))
+    steps, counts = prepared(methods, work)
     calls = {name: step.run for name, step in steps.items()}
     clock = ruler.on_gpu if torch.cuda.is_available() else ruler.on_cpu
-    times = ruler.medians(ruler.in_turn(calls, rounds, least=least, clock=clock))
-    found: dict[str, dict[str, float | None]] = {}
-    for name, row in counts.items():
-        found[name] = {f"{key}_ratio": row[key] / counts["plain"][key] for key in ("flops", "memory")}
-        found[name] |= {key: row[key] for key in ("waits", "launches")}
-        found[name] |= dict.fromkeys(("seconds_ratio", "cpu_ratio", *(f"{other}_ratio" for other in OVER)))
-        if rounds:
-            seconds, cpu = times[name]
-            found[name]["seconds_ratio"] = seconds / times["plain"][0]
-            found[name]["cpu_ratio"] = cpu / times["plain"][1]
-            for other in OVER:
-                found[name][f"{other}_ratio"] = cpu / times[other][1] if other in times else None
-    return found
-
-
-def counts_of(work: Work, step: Step) -> dict[str, float]:
-    """Return what does not depend on the clock, of one step."""
-    done = counted(step.run)
-    found = {key: getattr(done, key) for key in ("flops", "waits", "launches")}
-    return found | {"memory": bytes_of(work, work.optimizer()) + step.held + done.peak}
+    times = ruler.in_turn(calls, rounds, least=least, clock=clock)
+    return ruler.compare(counts, times, dict.fromkeys(counts, "hand"))
 
 
 COSTS: dict[str, Build] = {

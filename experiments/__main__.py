@@ -27,19 +27,15 @@ def studies() -> None:
     """Collect the studies."""
 
 
-def show(record: dict[str, Any]) -> None:
-    """Print every claim with its verdict."""
+def run_one(study: Study, size: str | None, **options: Any) -> None:
+    """Run a study and print every claim with its verdict."""
+    try:
+        record = study.run(size or "full", **options)
+    except (FileNotFoundError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
     for text, claim in record["claims"].items():
         ends = " to ".join("?" if end is None else f"{end:+.3g}" for end in claim["interval"])
         click.echo(f"{claim['verdict']:>10}  {text}: {claim['found']:+.3g} ({ends}); paper: {claim['paper']}")
-
-
-def run_one(study: Study, size: str | None, **options: Any) -> None:
-    """Run a study and show its claims."""
-    try:
-        show(study.run(size or "full", **options))
-    except (FileNotFoundError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
 
 
 def run_all(size: str | None, **options: Any) -> None:

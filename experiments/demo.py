@@ -68,11 +68,11 @@ def accuracies(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     `accuracy_*` is after the last epoch; `early_stopped_*` after the first epoch of the highest validation
     accuracy. Deviations are those between seeds; 0 for a single one.
     """
-    last, stopped = [of.test[-1] for of in outcomes], [of.stopped()[0][-1] for of in outcomes]
+    last, stopped = [of.test[-1] for of in outcomes], [of.stopped for of in outcomes]
     found: dict[str, Any] = {}
     for name, values in (("accuracy", last), ("early_stopped", stopped)):
         found[f"{name}_mean"] = float(np.mean(values))
-        found[f"{name}_std"] = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        found[f"{name}_std"] = float(np.std(values, ddof=min(1, len(values) - 1)))
     return found | {"accuracy_of_each_seed": last}
 
 
@@ -135,9 +135,14 @@ def collect(outcomes: Outcomes) -> dict[str, Any]:
 def write(outcomes: Outcomes, results: dict[str, Any], out: Path) -> None:
     """Write `results.json`, and each picture with its numbers beside it."""
     out.mkdir(parents=True, exist_ok=True)
+    accuracy = {}
+    for name, each in outcomes.items():
+        curves = [of.test for of in each]
+        std = np.std(curves, axis=0, ddof=min(1, len(curves) - 1))  # 0 for a single seed
+        accuracy[name] = {"mean": np.mean(curves, axis=0).tolist(), "std": std.tolist()}
     wrong = [noisy_digits(seed).wrong.numpy() for seed in range(len(outcomes["lai"]))]
     numbers = {
-        "accuracy": {name: _over_epochs([of.test for of in each]) for name, each in outcomes.items()},
+        "accuracy": accuracy,
         "scores": score_quantiles([of.scores.numpy() for of in outcomes["lai"]], wrong),
     }
     for name, found in {"results": results, **numbers}.items():
@@ -145,12 +150,6 @@ def write(outcomes: Outcomes, results: dict[str, Any], out: Path) -> None:
         (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     for name, draw_one in DRAW.items():
         draw_one(numbers[name]).savefig(out / f"{name}.png", dpi=150)
-
-
-def _over_epochs(curves: Sequence[Sequence[float]]) -> dict[str, list[float]]:
-    """Return the mean and the deviation over seeds after each epoch."""
-    std = np.std(curves, axis=0, ddof=1) if len(curves) > 1 else np.zeros(len(curves[0]))
-    return {"mean": np.mean(curves, axis=0).tolist(), "std": std.tolist()}
 
 
 def score_quantiles(runs: Sequence[np.ndarray], wrong: Sequence[np.ndarray]) -> dict[str, Any]:
@@ -204,8 +203,7 @@ DRAW = {"accuracy": draw_accuracy, "scores": draw_scores}
 
 def draw(name: str) -> Figure:
     """Draw one of the pictures from the committed numbers."""
-    found = json.loads((records.RESULTS / "demo" / f"{name}.json").read_text(encoding="utf-8"))
-    return DRAW[name](found)
+    return DRAW[name](records.read(records.RESULTS / "demo" / f"{name}.json"))
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 """The networks of the studies: perceptrons, a convolutional one, a small GPT."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-def chain(widths: Sequence[int], activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
-    """Return linear layers of these widths, inputs and outputs included, with an activation between them."""
-    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), activation())]
+def chain(widths: Sequence[int]) -> nn.Sequential:
+    """Return linear layers of these widths, inputs and outputs included, with ReLU between them."""
+    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
 
 
@@ -25,12 +25,6 @@ def uniform(seed: int, widths: Sequence[int]) -> nn.Sequential:
                 drawn = random.uniform(-bound, bound, tuple(parameter.shape))
                 parameter.data.copy_(torch.from_numpy(drawn))
     return model
-
-
-def seeded(seed: int, *widths: int) -> nn.Sequential:
-    """Return a chain as torch draws it."""
-    torch.manual_seed(seed)
-    return chain(widths)
 
 
 def convolutional(seed: int) -> nn.Sequential:
@@ -70,20 +64,12 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """A small GPT: learned positions, an untied head."""
 
-    def __init__(
-        self,
-        vocabulary: int,
-        context: int,
-        *,
-        width: int = 32,
-        depth: int = 2,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, vocabulary: int, context: int, *, seed: int = 0) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        self.word, self.place = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, 4) for _ in range(depth))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        self.word, self.place = nn.Embedding(vocabulary, 32), nn.Embedding(context, 32)
+        self.blocks = nn.ModuleList(Block(32, 4) for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, vocabulary, bias=False)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.05)

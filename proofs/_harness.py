@@ -178,7 +178,6 @@ def judge(statement: Statement, proof: Proof | None, mutants: Mapping[str, Rewri
 
 
 def _check_proof(statement: Statement, proof: Proof) -> None:
-    """Raise unless a proof goes through, and for no other claim."""
     proof(statement, Steps())
     for name, altered in _altered(statement):
         if not _refutes(proof, altered):
@@ -186,7 +185,6 @@ def _check_proof(statement: Statement, proof: Proof) -> None:
 
 
 def _refutes(proof: Proof, statement: Statement) -> bool:
-    """Whether a step of a proof is refuted for this statement."""
     try:
         proof(statement, Steps())
     except RefutedError:
@@ -202,14 +200,10 @@ def _altered(statement: Statement) -> Iterator[tuple[str, Statement]]:
         def claim(depth: int, index: int = index) -> tuple[Relation, ...]:
             relations = list(statement.relations(depth))
             if index < len(relations):
-                relation = relations[index]
-                relations[index] = replace(relation, rhs=3 * relation.rhs + _seventh(relation.rhs))
+                rhs, seventh = sp.sympify(relations[index].rhs), sp.Rational(1, 7)
+                if isinstance(rhs, (sp.MatrixBase, sp.MatrixExpr)):
+                    seventh = sp.ones(*rhs.shape) / 7
+                relations[index] = replace(relations[index], rhs=3 * rhs + seventh)
             return tuple(relations)
 
         yield f"relation {index}, three times the right side and a seventh", replace(statement, claim=claim)
-
-
-def _seventh(like: Any) -> Any:
-    """Give a seventh, in every entry of a matrix."""
-    like = sp.sympify(like)
-    return sp.ones(*like.shape) / 7 if isinstance(like, (sp.MatrixBase, sp.MatrixExpr)) else sp.Rational(1, 7)

@@ -80,7 +80,7 @@ def _operations(expression: Any) -> list[tuple[Callable[[list], Any] | None, Any
             if type(node) in ARITHMETIC:
                 found.append((ARITHMETIC[type(node)], [place(part) for part in node.args]))
             elif _is_power(node):
-                found.append((functools.partial(_power, int(node.exp)), [place(node.base)]))
+                found.append((lambda parts, by=int(node.exp): parts[0] ** by, [place(node.base)]))
             else:
                 found.append((None, node))
             places[node] = len(found) - 1
@@ -88,10 +88,6 @@ def _operations(expression: Any) -> list[tuple[Callable[[list], Any] | None, Any
 
     place(expression)
     return found
-
-
-def _power(exponent: int, parts: list) -> Any:
-    return parts[0] ** exponent
 
 
 def _is_power(node: Any) -> bool:

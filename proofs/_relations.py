@@ -246,7 +246,11 @@ def search_points(
     for end in boundary(given, symbols_of(relations, given)):
         point = draw_point(symbols_of(relations, given), random.Random(name), end)
         # where something is divided by zero the statement says nothing
-        if defined((*given, *relations), point) and _violates(point, relations, given):
+        if (
+            defined((*given, *relations), point)
+            and all(r.holds(point) for r in given)
+            and not all(r.holds(point) for r in relations)
+        ):
             return point
     # a claim that is short is evaluated soon, and at many points
     sides = [sp.sympify(side) for each in (*relations, *given) for side in (each.lhs, each.rhs)]
@@ -285,7 +289,3 @@ def glance(
         if admissible == points:
             break
     return None, admissible
-
-
-def _violates(point: Mapping[Any, Any], relations: Sequence[Relation], given: Sequence[Relation]) -> bool:
-    return all(r.holds(point) for r in given) and not all(r.holds(point) for r in relations)

@@ -80,7 +80,8 @@ def without(hypothesis: str, *, about: str = "") -> Rewrite:
     """Drop what is given under a hypothesis, or the part of it about the symbols of a name."""
 
     def dropped(r: Relation) -> bool:
-        return r.of == hypothesis and (not about or about in map(_stem, _symbols(r)))
+        symbols = (symbol for side in (r.lhs, r.rhs) for symbol in _expression(side).free_symbols)
+        return r.of == hypothesis and (not about or about in map(_stem, symbols))
 
     return given(lambda r, depth: None if dropped(r) else r)
 
@@ -146,10 +147,6 @@ def _at(value: Any, place: Any) -> Any:
 
 def _expression(old: Any) -> Any:
     return sp.ImmutableMatrix(old) if isinstance(old, sp.MatrixBase) else sp.sympify(old)
-
-
-def _symbols(old: Relation) -> set[Any]:
-    return set().union(*(_expression(s).free_symbols for s in (old.lhs, old.rhs)))
 
 
 def _stem(symbol: Any) -> str:

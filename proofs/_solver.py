@@ -64,7 +64,10 @@ class Translator:
             case sp.Add():
                 return functools.reduce(operator.add, map(self.term, expression.args))
             case sp.Mul():
-                return self._product(expression)
+                numerator, denominator = sp.fraction(expression)
+                if denominator == 1 or denominator.is_Rational:
+                    return functools.reduce(operator.mul, map(self.term, expression.args))
+                return self._quotient(self.term(numerator), self.term(denominator))
             case sp.Pow():
                 return self._power(*expression.args)
             case sp.Abs():
@@ -91,12 +94,6 @@ class Translator:
             condition(variable) for name, condition in ASSUMPTIONS.items() if getattr(symbol, f"is_{name}")
         ]
         return z3.ToReal(variable) if symbol.is_integer else variable
-
-    def _product(self, expression: Any) -> Any:
-        numerator, denominator = sp.fraction(expression)
-        if denominator == 1 or denominator.is_Rational:
-            return functools.reduce(operator.mul, map(self.term, expression.args))
-        return self._quotient(self.term(numerator), self.term(denominator))
 
     def _quotient(self, numerator: Any, denominator: Any) -> Any:
         self.partial = True

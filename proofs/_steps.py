@@ -31,13 +31,12 @@ class Steps:
     """The only way for a proof to conclude anything."""
 
     def __init__(self) -> None:
-        """Start at no depth."""
         self._depth = 0
 
-    def identity(self, name: str, left: Any, right: Any, given: Sequence[Relation] = ()) -> Lemma:
+    def identity(self, name: str, left: Any, right: Any) -> Lemma:
         """Show ``left = right`` by expansion and simplification, or refute it in numbers."""
         if not shown_equal(left, right):
-            _refute(name, Equal(left, right), given)
+            _refute(name, Equal(left, right))
         return Lemma(Equal(left, right))
 
     def nonnegative(self, name: str, expression: Any, terms: Sequence[Any]) -> Lemma:
@@ -46,7 +45,7 @@ class Steps:
         self.identity(f"{name}: certificate", expression, total)
         for term in terms:
             if not shown_nonnegative(term):
-                _refute(f"{name}: sign of {term}", AtMost(sp.Integer(0), term), ())
+                _refute(f"{name}: sign of {term}", AtMost(sp.Integer(0), term))
         strict = any(sp.sympify(term).is_positive is True for term in terms)
         return Lemma(AtMost(sp.Integer(0), sp.sympify(expression), strict))
 
@@ -106,7 +105,6 @@ class Steps:
 
 
 def _compared(name: str, lemma: Relation, claim: Relation) -> list[tuple[Any, Any]]:
-    """Pair what must be the same in a lemma and in the claim."""
     if isinstance(claim, Equal):
         if not isinstance(lemma, Equal):
             raise UndecidedError(f"{name}: an inequality for an equation")
@@ -155,7 +153,6 @@ def _is_a_multiple(slack: Any, wanted: Any) -> bool:
 
 
 def _assumed(condition: AtMost, given: Sequence[Relation]) -> bool:
-    """Whether a condition is a hypothesis, as it stands."""
     return any(
         condition.rhs - condition.lhs == hypothesis.rhs - hypothesis.lhs
         for hypothesis in given
@@ -175,9 +172,9 @@ def _must_hold(name: str, condition: AtMost, given: Sequence[Relation]) -> None:
         raise RefutedError(f"{name}: a lemma asks {condition}, which fails at {wrong}")
 
 
-def _refute(name: str, relation: Relation, given: Sequence[Relation]) -> None:
+def _refute(name: str, relation: Relation) -> None:
     """Raise `RefutedError` with numbers, or `UndecidedError` if none were found."""
-    wrong, _ = glance(name, [relation], given, points=ATTEMPTS, attempts=ATTEMPTS // 10)
+    wrong, _ = glance(name, [relation], (), points=ATTEMPTS, attempts=ATTEMPTS // 10)
     if wrong is not None:
         raise RefutedError(f"{name}: {relation} fails at {wrong}")
     raise UndecidedError(f"{name}: {relation}")

@@ -68,7 +68,8 @@ def _case(task: str, configuration: Any, kind: type[nn.Module], dtype: torch.dty
         training=training,
         validation=validation,
         layers=layers_of(model),
-        matrices=experts_of(model),
+        # one matrix an expert, whatever operation multiplies by them
+        matrices=[name for name, p in model.named_parameters() if "expert" in name and p.ndim == 3],
         only=True,
         bound=BOUNDS[dtype],
     )
@@ -128,8 +129,3 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def experts_of(model: nn.Module) -> list[str]:
-    """Return the parameters that are one matrix an expert, whatever operation multiplies by them."""
-    return [name for name, p in model.named_parameters() if "expert" in name and p.ndim == 3]

@@ -46,7 +46,12 @@ def run_suites(suites: list[str], *, named: Sequence[str] = (), write: bool = Fa
                     rows.setdefault(suite, {})[case] = judge(build)
     found = count(rows)
     pinned: dict[str, Any] = json.loads(PINNED.read_text())
-    _print(found)
+    figures = [
+        (suite, estimator, *(str(entry["counts"][estimator].get(verdict, 0)) for verdict in VERDICTS))
+        for suite, entry in found.items()
+        for estimator in ESTIMATORS
+    ]
+    table("Compatibility", ("suite", "estimator", *VERDICTS), figures)
     if write and not named:
         PINNED.write_text(json.dumps(dict(sorted((pinned | found).items())), indent=1) + "\n")
     packages = ["torch", "transformers", "jax", "optax", "equinox", "flax"]
@@ -107,12 +112,3 @@ def find_losses(found: dict[str, Any], pinned: dict[str, Any]) -> list[str]:
             if exact < was:
                 complaints.append(f"{suite}: {estimator} was exact in {was} cases, and is in {exact}")
     return complaints
-
-
-def _print(found: dict[str, Any]) -> None:
-    rows = [
-        (suite, estimator, *(str(entry["counts"][estimator].get(verdict, 0)) for verdict in VERDICTS))
-        for suite, entry in found.items()
-        for estimator in ESTIMATORS
-    ]
-    table("Compatibility", ("suite", "estimator", *VERDICTS), rows)

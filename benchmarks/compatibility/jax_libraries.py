@@ -39,7 +39,12 @@ def _build_loss(function: Callable[..., Any]) -> Case:
     """Build the case of a loss on the outputs of two layers, one number a sample."""
     rng = np.random.default_rng(0)
     net = place_between(lambda own, hidden: hidden, {}, 5, rng, outputs=4)
-    loss, problem = partial(_per_sample, function), ""
+    problem = ""
+
+    def loss(outputs: Any, targets: Any) -> Any:
+        values = function(outputs, targets)
+        return values if values.ndim < 2 else values.sum(tuple(range(1, values.ndim)))
+
     for kind in ("numbers", "classes", "shares", "signs"):
         sides = [(draw(rng, n, WIDTH), _targets(rng, kind, n)) for n in (TRAINING, VALIDATION)]
         try:
@@ -51,11 +56,6 @@ def _build_loss(function: Callable[..., Any]) -> Case:
             return Case(**net, loss=loss, training=sides[0], validation=sides[1])
         problem = f"of shape {value.shape} for {TRAINING} samples, or not finite"
     raise UnfitError(f"no loss of one sample's outputs and targets: {problem}")
-
-
-def _per_sample(function: Callable[..., Any], outputs: Any, targets: Any) -> Any:
-    values = function(outputs, targets)
-    return values if values.ndim < 2 else values.sum(tuple(range(1, values.ndim)))
 
 
 def _targets(rng: np.random.Generator, kind: str, n: int) -> Any:
@@ -125,10 +125,6 @@ def _wide(params: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)
 
 
-def _lstm(layer: Any, row: Any) -> Any:
-    return layer(row, (jnp.zeros(3), jnp.zeros(3)))[0]
-
-
 def _scanned(layer: Any, rows: Any) -> Any:
     return jax.lax.scan(lambda state, row: (layer(row, state), None), jnp.zeros(3), rows)[0]
 
@@ -147,7 +143,11 @@ EQUINOX = {
     "GRUCell": _equinox(
         lambda key: _eqx.GRUCell(FEATURES, 3, key=key), VECTOR, lambda cell, row: cell(row, jnp.zeros(3))
     ),
-    "LSTMCell": _equinox(lambda key: _eqx.LSTMCell(FEATURES, 3, key=key), VECTOR, _lstm),
+    "LSTMCell": _equinox(
+        lambda key: _eqx.LSTMCell(FEATURES, 3, key=key),
+        VECTOR,
+        lambda cell, row: cell(row, (jnp.zeros(3), jnp.zeros(3)))[0],
+    ),
     "GRUCell, scanned": _equinox(lambda key: _eqx.GRUCell(FEATURES, 3, key=key), TOKENS, _scanned),
     "MultiheadAttention": _equinox(
         lambda key: _eqx.MultiheadAttention(2, FEATURES, key=key), TOKENS, lambda layer, x: layer(x, x, x)

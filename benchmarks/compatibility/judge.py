@@ -102,8 +102,23 @@ def judge_error(find: Callable[[], float], bound: float, errors: list[float]) ->
     """Return the verdict on what finds a relative error, or raises, and the reason if it is not exact."""
     try:
         error = find()
-    except Exception as problem:
-        return _judge_exception(problem)
+    except WarnedError as problem:
+        return "refused", f"warned: {problem}"[:REASON_LENGTH]
+    except UnfitError as problem:
+        return "unfit", str(problem)
+    except WrongError as problem:
+        return "wrong", str(problem)
+    except Exception as problem:  # refused where this library raises it itself
+        text = f"{type(problem).__name__}: {problem}"[:REASON_LENGTH].replace("\n", " ")
+        packages = [
+            (next((name for name in OWN if name in Path(frame.filename).parts), ""), frame)
+            for frame in traceback.extract_tb(problem.__traceback__)
+        ]
+        if isinstance(problem, ValueError | TypeError) and packages[-1][0]:
+            return "refused", text
+        inside = next((frame for package, frame in reversed(packages) if package), None)
+        where = "" if inside is None else f" at {Path(inside.filename).name}:{inside.lineno}"
+        return "crash", text + where
     errors.append(error)
     # a NaN is no number that came out right
     return ("exact", "") if error <= bound else ("wrong", f"relative error {error:.1e}")
@@ -214,23 +229,3 @@ def _relative(found: Any, exact: Array, part: Array, bound: float) -> float:
     rounding = ROUNDINGS * float(np.finfo(exact.dtype).eps) * float(np.abs(exact).max())
     scale = max(float(np.abs(part).max()), rounding / bound)
     return float(np.abs(np.asarray(found) - exact).max()) / scale
-
-
-def _judge_exception(problem: Exception) -> tuple[str, str]:
-    """Return the verdict on an exception, and its reason: refused where this library raises it itself."""
-    text = f"{type(problem).__name__}: {problem}"[:REASON_LENGTH].replace("\n", " ")
-    if isinstance(problem, WarnedError):
-        return "refused", f"warned: {problem}"[:REASON_LENGTH]
-    if isinstance(problem, UnfitError):
-        return "unfit", str(problem)
-    if isinstance(problem, WrongError):
-        return "wrong", str(problem)
-    packages = [
-        (next((name for name in OWN if name in Path(frame.filename).parts), ""), frame)
-        for frame in traceback.extract_tb(problem.__traceback__)
-    ]
-    if isinstance(problem, ValueError | TypeError) and packages[-1][0]:
-        return "refused", text
-    inside = next((frame for package, frame in reversed(packages) if package), None)
-    where = "" if inside is None else f" at {Path(inside.filename).name}:{inside.lineno}"
-    return "crash", text + where

@@ -112,7 +112,6 @@ class Between(nn.Module):
         return (axis, found) if len(found) == len(together) else None
 
     def _cut(self) -> list[Tensor]:
-        """Return one sample of each argument."""
         arguments = [self.leaves[i] for i in self.data]
         return arguments if self.axis is None else [each.narrow(self.axis, 0, 1) for each in arguments]
 
@@ -140,7 +139,6 @@ class Between(nn.Module):
         return leaf.narrow(axis, 0, 1).expand(sizes)
 
     def _flat_rows(self, results: list[Tensor], samples: int) -> Tensor:
-        """Return the results of each sample as one row."""
         axes = self.results or [None] * len(results)
         moved = [
             result if axis is None else result.movedim(axis, 0)

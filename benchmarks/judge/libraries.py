@@ -76,7 +76,8 @@ def ask_backpack(case: Case) -> Answer:
     from backpack import backpack, extend
     from backpack.extensions import BatchGrad
 
-    case = case.in_single()
+    inputs = case.inputs.float() if case.inputs.is_floating_point() else case.inputs
+    case = Case(case.model.float(), inputs, case.targets)
     model, loss = extend(case.model), extend(nn.CrossEntropyLoss(reduction="sum"))
     with backpack(BatchGrad()):
         loss(read(model(case.inputs)), case.targets).backward()

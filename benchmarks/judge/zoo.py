@@ -241,11 +241,6 @@ class Case:
             )
         return {name: torch.stack([row[name] for row in rows]).flatten(1) for name in self.trainable}
 
-    def in_single(self) -> "Case":
-        """Return the case in single precision."""
-        inputs = self.inputs.float() if self.inputs.is_floating_point() else self.inputs
-        return Case(self.model.float(), inputs, self.targets)
-
 
 def read(outputs: Any) -> Tensor:
     """Return the logits of a model's outputs."""

@@ -48,10 +48,10 @@ def noisy_digits(seed: int, *, flip: float = 0.4) -> NoisyDigits:
 
 
 def flip_labels(
-    labels: Int[np.ndarray, " n"], share: float, random: np.random.Generator, classes: int = 10
+    labels: Int[np.ndarray, " n"], share: float, random: np.random.Generator
 ) -> Int[np.ndarray, " n"]:
     """Return the labels with `round(share * n)` of them replaced by a different class, each as likely."""
     chosen = random.choice(len(labels), round(share * len(labels)), replace=False)
     flipped = labels.copy()
-    flipped[chosen] = (labels[chosen] + random.integers(1, classes, len(chosen))) % classes
+    flipped[chosen] = (labels[chosen] + random.integers(1, 10, len(chosen))) % 10
     return flipped

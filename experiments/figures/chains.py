@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from scipy import optimize
 
 import lai_core as lai
 from experiments.figures import pictures
@@ -40,12 +41,12 @@ def _unit(vectors: Any) -> Any:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def gaps(pairs: tuple[int, int] = (8, 32)) -> dict[str, list[float]]:
+def gaps() -> dict[str, list[float]]:
     """Measure both gaps, averaged over training samples, and the bounds at the same constants."""
     found: dict[str, list[float]] = {name: [] for name in CURVES}
-    parts = slice(pairs[0]), slice(pairs[0], None)
+    parts = slice(8), slice(8, None)
     for rho in DECAYS:
-        layers = chain(float(rho), np.random.default_rng(0), sum(pairs))
+        layers = chain(float(rho), np.random.default_rng(0), 40)
         sides = [lai.Trace([lai.LayerTrace(a[rows], g[rows]) for a, g in layers]) for rows in parts]
         ghost, score, last = (of(*sides) for of in (lai.ghost_scores, lai.lai_scores, lai.lli_scores))
         beta = assumptions.similarities(*sides).beta[-1]
@@ -100,13 +101,9 @@ def draw_nearer() -> Figure:
 
 
 def threshold(depth: int) -> float:
-    """Return the rho at which the mean of rho^2, ..., rho^(2 (depth - 1)) is 1/2, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        below = sum(middle ** (2 * k) for k in range(1, depth)) / (depth - 1) < 0.5
-        low, high = (middle, high) if below else (low, middle)
-    return low
+    """Return the rho at which the mean of rho^2, ..., rho^(2 (depth - 1)) is 1/2."""
+    powers = 2 * np.arange(1, depth)
+    return float(optimize.brentq(lambda rho: np.mean(rho**powers) - 0.5, 0.0, 1.0))
 
 
 def spread(width: int) -> list[float]:
@@ -118,15 +115,15 @@ def spread(width: int) -> list[float]:
     return [float(variance) / COSINE**2 for variance in variances]
 
 
-def simulated_spread(width: int, draws: int = DRAWS) -> list[float]:
+def simulated_spread(width: int) -> list[float]:
     """Return the same of drawn weights; the law of two images depends on the inner products alone."""
     random = np.random.default_rng(width)
     # W h for Gaussian W: rows are independent pairs with the covariance of (|z|^2, <z, j>, |j|^2) / width.
-    gram = np.tile(np.array([[1.0, COSINE], [COSINE, 1.0]]), (draws, 1, 1))
+    gram = np.tile(np.array([[1.0, COSINE], [COSINE, 1.0]]), (DRAWS, 1, 1))
     found = []
     for _ in BELOW:
         root = np.linalg.cholesky(gram / width)
-        pairs = random.standard_normal((draws, width, 2)) @ np.swapaxes(root, 1, 2)
+        pairs = random.standard_normal((DRAWS, width, 2)) @ np.swapaxes(root, 1, 2)
         gram = np.swapaxes(pairs, 1, 2) @ pairs
         found.append(float(gram[:, 0, 1].var() / COSINE**2))
     return found

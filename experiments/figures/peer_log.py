@@ -1,16 +1,13 @@
 """A peer's published log by updates and by seconds: GREATS in GhostSuite, against random batches."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from experiments.figures import pictures
+from experiments.harness import record as records
 
-LOG: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "data" / "greats_log.json").read_text(encoding="utf-8")
-)
+LOG = records.read(Path(__file__).parents[1] / "data" / "greats_log.json")
 """Some validation losses of two arms, as their logs print them, and what a step takes there."""
 COLORS = {"random 16": pictures.INK, "best 16 of 32": pictures.color_of("Ghost")}
 

@@ -4,14 +4,13 @@ Commit `18ce3ef9` is the last that has the code which trained them: `python -m e
 `python -m experiments measured`.
 """
 
-import json
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from experiments.figures import pictures
+from experiments.harness import record as records
 from experiments.harness.page import markdown
-from experiments.harness.record import RESULTS
 
 DEPTHS, RATES, RATE = (2, 3, 4, 6, 8, 12), (0.1, 0.3, 1.0, 2.0, 5.0), 0.1
 """Layers; learning rates of the one step; the rate of false discoveries of `drop_harmful`."""
@@ -50,8 +49,7 @@ CERTIFICATES = {
 
 def read(name: str) -> dict[str, Any]:
     """Return a committed record, `figures` or `measured`."""
-    found: dict[str, Any] = json.loads((RESULTS / "theory" / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    return records.read(records.RESULTS / "theory" / f"{name}.json")
 
 
 def draw_depth() -> Figure:

@@ -27,8 +27,3 @@ def read(path: Path) -> dict[str, Any]:
     """Read a record."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def committed() -> dict[str, dict[str, Any]]:
-    """Return the committed records by study."""
-    return {path.stem: read(path) for path in sorted(RESULTS.glob("*.json"))}

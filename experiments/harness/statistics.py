@@ -1,7 +1,6 @@
 """Intervals over seeds, and what becomes of a claim: 95% intervals of Student's t, paired by seed."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,14 +44,9 @@ def _student(values: Sequence[float]) -> tuple[float, ...]:
     mean = float(np.mean(values))
     if np.ptp(values) == 0.0:
         return mean, mean, mean
-    half = _quantile(len(values) - 1) * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    errors = float(stats.t.ppf((1.0 + LEVEL) / 2, len(values) - 1))
+    half = errors * float(np.std(values, ddof=1)) / len(values) ** 0.5
     return mean, mean - half, mean + half
-
-
-@lru_cache
-def _quantile(freedom: int) -> float:
-    """Return how many standard errors Student's interval reaches to either side."""
-    return float(stats.t.ppf((1.0 + LEVEL) / 2, freedom))
 
 
 def is_correlation(metric: str | None) -> bool:
@@ -76,17 +70,16 @@ def compared(
     metric: str,
     *,
     paper: str,
-    at_least: float = 0.0,
     sign: int = 1,
 ) -> dict[str, Any]:
-    """Judge that one method of a record is above another by `at_least`, seed by seed.
+    """Judge that one method of a record is above another, seed by seed.
 
-    The claim holds where the whole interval lies above the bound, is refuted where all lies
+    The claim holds where the whole interval lies above zero, is refuted where all lies
     below. `paper` is what the paper reports of it; `sign` is -1 where lower is better.
     """
     pair = (methods[name][metric]["values"] for name in (one, other))
     values = [sign * (a - b) for a, b in zip(*pair, strict=True)]
-    return judged(values, paper=paper, at_least=at_least)
+    return judged(values, paper=paper)
 
 
 def judged(

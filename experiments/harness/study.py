@@ -67,15 +67,14 @@ class Study(Shown):
         out: Path,
     ) -> dict[str, Any]:
         """Do the work, and write the record and its pictures under `out`."""
-        config = self.config(size)
+        config, command = self.config(size), f"python -m experiments {self.name} --{size}"
         if seeds is not None:
             config["seeds"] = list(range(seeds))
-        options = [f"--{size}"]
-        options += [f"--seeds {seeds}"] if seeds is not None else []
-        command = " ".join([f"python -m experiments {self.name}", *options])
+            command += f" --seeds {seeds}"
         held = {name: digest() for name, digest in self.data.items()}
         config |= {"size": size, "command": command, "data": held}
-        config["machine"] = machine()
+        # on what it ran, without saying where
+        config["machine"] = f"{platform.machine()}, {platform.system()}, one thread, torch {version('torch')}"
         units = tqdm(self.units(config), desc=self.name, unit="run", disable=None)
         methods = merged([(seed, work()) for seed, work in units], config["seeds"])
         record = {"study": self.name, "config": config, "methods": methods, "claims": self.claims(methods)}
@@ -106,8 +105,3 @@ def merged(found: Sequence[tuple[int, Found]], seeds: Sequence[int]) -> dict[str
             raise ValueError(msg)
         made.setdefault(name, {})[metric] = summary([of[seed] for seed in seeds], metric)
     return made
-
-
-def machine() -> str:
-    """Say on what it ran, without saying where."""
-    return f"{platform.machine()}, {platform.system()}, one thread, torch {version('torch')}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from experiments.data.digits import Batch
@@ -38,16 +38,6 @@ class Task:
 
 METHODS: dict[str, Callable[["Run"], Step]] = {}
 """Every way to choose, by name: from a run to its step."""
-
-
-def method(name: str) -> Callable[[Callable[["Run"], Step]], Callable[["Run"], Step]]:
-    """Enter a method into the registry."""
-
-    def enter(start: Callable[["Run"], Step]) -> Callable[["Run"], Step]:
-        METHODS[name] = start
-        return start
-
-    return enter
 
 
 class Run:
@@ -86,20 +76,6 @@ class Run:
         if kept.any():
             descend(self.model, self.optimizer, self.batch(rows[kept]), weights[kept])
         return weights
-
-    def mix_in(self, count: int = 32) -> None:
-        """Step on so many validation samples, drawn at random."""
-        inputs, labels = self.task.validation
-        drawn = torch.randint(len(labels), (count,), generator=self.generator)
-        descend(self.model, self.optimizer, (inputs[drawn], labels[drawn]), torch.full((count,), 1 / count))
-
-    def trained(self, batch: Batch, *, seed: int, steps: int) -> nn.Module:
-        """Return another network, trained on a small set as a whole; its operations count."""
-        model, optimizer = self.another(seed)
-        with self.meter.all():
-            for _ in range(steps):
-                descend(model, optimizer, batch, torch.full((len(batch[1]),), 1.0 / len(batch[1])))
-        return model
 
     def accuracy(self, batch: Batch) -> float:
         """Return the share of right answers."""
@@ -159,15 +135,10 @@ class Outcome:
     checks: float
     """Those of a pass over the validation set after each epoch, which stopping early takes."""
 
-    def stopped(self) -> tuple[list[float], list[float]]:
-        """Return, had training ended after each epoch, the accuracy of the best network so far and the cost.
-
-        The best by validation accuracy; the cost, in plain trainings, holds the passes that find it.
-        """
-        best = [int(np.argmax(self.validation[: epoch + 1])) for epoch in range(len(self.test))]
-        share = [(epoch + 1) / len(self.test) for epoch in range(len(self.test))]
-        paid = [of + self.checks * part for of, part in zip(self.operations, share, strict=True)]
-        return [self.test[epoch] for epoch in best], [of / self.plain_operations for of in paid]
+    @property
+    def stopped(self) -> float:
+        """The test accuracy after the first epoch of the highest validation accuracy."""
+        return self.test[int(np.argmax(self.validation))]
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers of a record: accuracy at equal epochs, stopped early, and at plain's cost."""
@@ -177,7 +148,7 @@ class Outcome:
         affordable = [i for i, of in enumerate(ratio) if of <= 1.0 + 1e-6]
         found = {
             "accuracy": self.test[-1],
-            "stopped early": self.stopped()[0][-1],
+            "stopped early": self.stopped,
             "at plain's cost": self.test[affordable[-1]] if affordable else 0.0,
             "cost": ratio[-1],
             "kept": float(often.sum()) / (len(self.test) * run.steps * run.task.batch),
@@ -186,7 +157,7 @@ class Outcome:
             "validation loss": run.mean_loss(run.task.validation),
         }
         if wrong.any() and not wrong.all():
-            found["wrong labels found (AUC)"] = auc(-often.numpy(), wrong)
+            found["wrong labels found (AUC)"] = float(roc_auc_score(wrong, -often.numpy()))
         return found
 
 
@@ -216,9 +187,3 @@ def train(name: str, task: Task, seed: int) -> Outcome:
     plain_operations = plain.meter.total * run.steps * task.epochs
     curves = (list(curve) for curve in zip(*found, strict=True))
     return Outcome(run, *curves, often, scores, plain_operations, check.total * task.epochs)
-
-
-def auc(signal: np.ndarray, wrong: np.ndarray) -> float:
-    """Return the chance that a wrong label has more of a signal than a right one (area under the ROC)."""
-    ranks, count = rankdata(signal), wrong.sum()
-    return float((ranks[wrong].sum() - count * (count + 1) / 2) / (count * (~wrong).sum()))

@@ -11,20 +11,6 @@ import lai_core as lai
 from experiments.methods.base import LOSS, METHODS, Run, Step
 
 
-def curator(run: Run, estimator: Any, optimizer: Any = None, **options: Any) -> lai_torch.Curator:
-    """Return a curator of a run."""
-    return lai_torch.Curator(run.model, LOSS, optimizer, run.task.validation, estimator=estimator, **options)
-
-
-def report(found: lai_torch.Curator, run: Run, rows: Tensor, *, train: bool = True, **options: Any) -> Any:
-    """Return what a curator reports of some rows, on which it trains or not; note their scores."""
-    batch = run.batch(rows)
-    told = found.step(*batch, **options) if train else found.score(*batch)[1]
-    if told.scores is not None:
-        run.scores[rows] = told.scores
-    return told
-
-
 def curated(
     estimator: Any, *, warm: float = 0.0, floor: float = 0.0, policy: Any = lai.keep_positive, **options: Any
 ) -> Callable[[Run], Step]:
@@ -34,10 +20,12 @@ def curated(
     """
 
     def start(run: Run) -> Step:
-        found = curator(
-            run,
-            estimator,
+        curator = lai_torch.Curator(
+            run.model,
+            LOSS,
             run.optimizer,
+            run.task.validation,
+            estimator=estimator,
             policy=lai_torch.GroupFloor(floor, policy) if floor else policy,
             warmup=round(warm * run.task.epochs) * run.steps,
             **options,
@@ -45,41 +33,34 @@ def curated(
 
         def step(rows: Tensor) -> Tensor:
             groups = run.labels[rows] if floor else None
-            return report(found, run, rows, groups=groups).weights
+            report = curator.step(*run.batch(rows), groups=groups)
+            if report.scores is not None:
+                run.scores[rows] = report.scores
+            return report.weights
 
         return step
 
     return start
 
 
-def keep_negative(scores: Any) -> Any:
-    """Keep what the paper's "negative influence is discarded" keeps, taken literally."""
-    return lai.keep_positive(-scores)
-
-
-def keep_all(scores: Any) -> Any:
-    """Train on everything, scored."""
-    return lai.keep_positive(0.0 * scores + 1.0)
-
-
-for name, start in (
-    ("Ghost", curated("ghost")),
-    ("LAI", curated("lai")),
-    ("LLI", curated("lli")),
-    ("preconditioned LAI", curated("preconditioned_lai")),
-    ("calibrated LAI", curated("calibrated_lai")),
-    ("gate-corrected LAI", curated("gate_lai")),
-    ("LAI as printed", curated("lai", policy=keep_negative)),
-    ("plain, scored by LAI", curated("lai", policy=keep_all)),
-    ("midpoint", curated("midpoint")),
-    ("Ghost, refresh 8", curated("ghost", refresh=8)),
-    ("LAI, refresh 8", curated("lai", refresh=8)),
-    ("LAI, best half", curated("lai", policy=partial(lai.keep_top, fraction=0.5))),
-    ("LAI, half of each class", curated("lai", floor=0.5)),
-    ("LAI, after a warm-up", curated("lai", warm=0.6)),
-    ("Ghost, after a warm-up", curated("ghost", warm=0.6)),
-    ("LAI, warm-up and half of each class", curated("lai", warm=0.6, floor=0.5)),
+METHODS |= {
+    "Ghost": curated("ghost"),
+    "LAI": curated("lai"),
+    "LLI": curated("lli"),
+    "preconditioned LAI": curated("preconditioned_lai"),
+    "calibrated LAI": curated("calibrated_lai"),
+    "gate-corrected LAI": curated("gate_lai"),
+    # what the paper's "negative influence is discarded" keeps, taken literally
+    "LAI as printed": curated("lai", policy=lambda scores: lai.keep_positive(-scores)),
+    "plain, scored by LAI": curated("lai", policy=lai.keep_all),
+    "midpoint": curated("midpoint"),
+    "Ghost, refresh 8": curated("ghost", refresh=8),
+    "LAI, refresh 8": curated("lai", refresh=8),
+    "LAI, best half": curated("lai", policy=partial(lai.keep_top, fraction=0.5)),
+    "LAI, half of each class": curated("lai", floor=0.5),
+    "LAI, after a warm-up": curated("lai", warm=0.6),
+    "Ghost, after a warm-up": curated("ghost", warm=0.6),
+    "LAI, warm-up and half of each class": curated("lai", warm=0.6, floor=0.5),
     # At most a tenth of what is dropped does no harm, on average: the parts' spread makes the error bars.
-    ("LAI, error bars", curated(lai_torch.LAI(parts=10), policy=lai.drop_harmful)),
-):
-    METHODS[name] = start
+    "LAI, error bars": curated(lai_torch.LAI(parts=10), policy=lai.drop_harmful),
+}

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from scipy.stats import rankdata, spearmanr
+from sklearn.metrics import roc_auc_score
 
 from experiments.data.digits import noisy_digits
 from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Unit, study_of
 from experiments.methods import train
-from experiments.methods.base import auc
 from experiments.studies import tasks
 
 SHARE, SUM, ENDS = "share of epochs kept", "sum of scores", "last epoch's scores"
@@ -58,17 +58,17 @@ def _run(name: str, seed: int, config: dict[str, Any]) -> Found:
     for epoch in shown(epochs):
         behaviour[f"epoch {epoch}: kept of right labels"] = kept[epoch - 1, ~wrong].mean()
         behaviour[f"epoch {epoch}: kept of wrong labels"] = kept[epoch - 1, wrong].mean()
-    singles = [auc(-row, wrong) for row in scores]
+    singles = [roc_auc_score(wrong, -row) for row in scores]
     detectors = {
         "first epoch's scores": singles[0],
         ENDS: singles[-1],
         SINGLE: max(singles),
-        SUM: auc(-scores.sum(0), wrong),
-        "mean rank": auc(-ranks.mean(0), wrong),
-        SHARE: auc(-kept.mean(0), wrong),
-        "own loss at the end": auc(run.losses(torch.arange(len(wrong))).numpy(), wrong),
-        NULL: auc(np.random.default_rng(seed).random(len(wrong)), wrong),
-        ORACLE: auc(wrong.astype(float), wrong),
+        SUM: roc_auc_score(wrong, -scores.sum(0)),
+        "mean rank": roc_auc_score(wrong, -ranks.mean(0)),
+        SHARE: roc_auc_score(wrong, -kept.mean(0)),
+        "own loss at the end": roc_auc_score(wrong, run.losses(torch.arange(len(wrong))).numpy()),
+        NULL: roc_auc_score(wrong, np.random.default_rng(seed).random(len(wrong))),
+        ORACLE: roc_auc_score(wrong, wrong.astype(float)),
     }
     found = {name: {key: float(value) for key, value in behaviour.items()}}
     return found | {each: {f"AUC, {name}": value} for each, value in detectors.items()}

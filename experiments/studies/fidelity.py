@@ -18,7 +18,7 @@ from experiments.figures import pictures
 from experiments.harness.statistics import Methods, compared, judged
 from experiments.harness.study import Found, Unit, study_of
 from experiments.methods.base import LOSS, descend
-from experiments.networks import GPT, convolutional, next_loss, seeded
+from experiments.networks import GPT, chain, convolutional, next_loss
 from experiments.studies import figure_one
 from experiments.studies.figure_one import Game, correlation, sample_gradients
 
@@ -41,7 +41,8 @@ class Setting:
 
 def perceptron(seed: int) -> nn.Module:
     """Return four linear layers on digits."""
-    return seeded(seed, 64, 48, 48, 48, 10)
+    torch.manual_seed(seed)
+    return chain((64, 48, 48, 48, 10))
 
 
 def gpt(seed: int) -> nn.Module:

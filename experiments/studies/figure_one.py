@@ -50,7 +50,16 @@ def small(network: Callable[[int], nn.Module], seed: int, config: dict[str, Any]
             with torch.no_grad():
                 own = next_loss(model(batch[0]), batch[1])
             true = Game(model, next_loss, batch, batch, optimizer).sampled(config["pairs"], random)
-            scores = _scores(model, batch, optimizer) | {
+            trace = lai_torch.trace(model, next_loss, *batch, gradients="all")
+            scores = {
+                "LAI, flattened": lai.lai_scores(trace, trace, positions="flatten"),
+                "Ghost, flattened": flattened_ghost(trace),
+                "LAI": lai.lai_scores(trace, trace),
+                "LLI": lai.lli_scores(trace, trace),
+                "Ghost": lai.ghost_scores(trace, trace),
+                "midpoint of the optimizer": lai_torch.exact_scores(
+                    model, next_loss, batch, batch, at="midpoint", optimizer=optimizer
+                ),
                 "own loss": own,
                 "random": torch.from_numpy(random.normal(size=SIZE)),
                 "Shapley values": torch.from_numpy(true.mean(0)),
@@ -66,20 +75,6 @@ def small(network: Callable[[int], nn.Module], seed: int, config: dict[str, Any]
 def means(rows: dict[str, dict[str, list[float]]]) -> Found:
     """Return the mean of each method's each metric."""
     return {name: {key: float(np.mean(of)) for key, of in metrics.items()} for name, metrics in rows.items()}
-
-
-def _scores(model: nn.Module, batch: Any, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    trace = lai_torch.trace(model, next_loss, *batch, gradients="all")
-    return {
-        "LAI, flattened": lai.lai_scores(trace, trace, positions="flatten"),
-        "Ghost, flattened": flattened_ghost(trace),
-        "LAI": lai.lai_scores(trace, trace),
-        "LLI": lai.lli_scores(trace, trace),
-        "Ghost": lai.ghost_scores(trace, trace),
-        "midpoint of the optimizer": lai_torch.exact_scores(
-            model, next_loss, batch, batch, at="midpoint", optimizer=optimizer
-        ),
-    }
 
 
 def flattened_ghost(trace: Any) -> Tensor:

@@ -14,7 +14,7 @@ from experiments.harness.cost import EVERY, Meter
 from experiments.harness.statistics import bounds, compared, judged, summary
 
 ROOT = Path(__file__).parents[2]
-COMMITTED = records.committed()
+COMMITTED = {path.stem: records.read(path) for path in sorted(records.RESULTS.glob("*.json"))}
 ADVICE = ROOT / "docs" / "guide" / "when-to-curate.md"
 
 
@@ -95,11 +95,11 @@ def test_differences_are_taken_seed_by_seed():
         (("a", "b"), {}, "holds"),
         (("b", "a"), {}, "refuted"),
         (("b", "a"), {"sign": -1}, "holds"),
-        (("a", "b"), {"at_least": 0.1}, "undecided"),
     ):
         assert compared(methods, *pair, "accuracy", paper="", **options)["verdict"] == verdict
     for values, options, verdict in (
         ([1.0], {}, "undecided"),
+        ([0.1, 0.1, 0.11], {"at_least": 0.1}, "undecided"),
         ([0.2, 0.21], {"at_most": 0.5}, "holds"),
         ([0.2, 0.21], {"at_most": 0.1}, "refuted"),
         ([math.tanh(z) for z in (1, 2, 3)], {"at_least": -0.5, "metric": "Pearson"}, "holds"),

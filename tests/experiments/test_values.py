@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from experiments.methods.base import LOSS, auc
+from experiments.methods.base import LOSS
 from experiments.studies import figure_one
 from experiments.studies.figure_one import Game, correlation
 
@@ -18,11 +18,6 @@ def drawn(count, seed, width, classes):
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(count, width, dtype=torch.float64, generator=generator)
     return inputs, torch.randint(classes, (count,), generator=generator)
-
-
-def test_auc_is_the_share_in_order():
-    signal, wrong = np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False])
-    assert auc(signal, wrong) == (1 + 1 + 1 + 0.5) / 4
 
 
 N = 4

@@ -23,7 +23,6 @@ class Backend:
 
     name: str
     from_numpy: Callable[[np.ndarray], Any]
-    dtypes: tuple[str, ...] = ("float32", "float64")
 
     def __str__(self) -> str:
         return self.name

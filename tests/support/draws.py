@@ -8,7 +8,6 @@ A seed plus a number is another seed; a generator plus a number is the same one,
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from math import prod
 from typing import Any
 
@@ -21,17 +20,8 @@ LEVELS = np.array([0.0, *(sign * n / 4 for n in range(1, 17) for sign in (1, -1)
 """What a normal entry may be: zero first, to which entries shrink."""
 
 
-@cache
-def _binary(count: int) -> Any:
-    return st.binary(min_size=count, max_size=count)
-
-
 class Drawn(np.random.Generator):
     """A generator whose numbers hypothesis draws: a byte for each, so that ties and ends come up."""
-
-    def __new__(cls, draw: Callable[[Any], Any]) -> Drawn:
-        """Make a generator of numpy's, which takes a source of bits."""
-        return super().__new__(cls, np.random.PCG64(0))
 
     def __init__(self, draw: Callable[[Any], Any]) -> None:
         super().__init__(np.random.PCG64(0))
@@ -53,7 +43,7 @@ class Drawn(np.random.Generator):
 
     def _bytes(self, size: Any) -> Any:
         count = 1 if size is None else prod(np.atleast_1d(size).tolist())
-        drawn = np.frombuffer(self._draw(_binary(count)), dtype=np.uint8)
+        drawn = np.frombuffer(self._draw(st.binary(min_size=count, max_size=count)), dtype=np.uint8)
         self._seen.append(drawn)
         return int(drawn[0]) if size is None else drawn.astype(int).reshape(size)
 

@@ -74,7 +74,33 @@ class Claim:
 
 def claims(root: Path = ROOT) -> list[Claim]:
     """Read every statement that names a slug, in the order of the files."""
-    return [claim for path in _statement_files(root) for claim in _claims(path)]
+    found = []
+    for path in _statement_files(root):
+        text = path.read_text(encoding="utf-8")
+        for match in _SENTENCE.finditer(text):
+            sentence = match.group()
+            definition = _DEFINITION.match(sentence)
+            links = _LINK.findall(sentence)
+            if definition is None or not links:
+                continue
+            slugs = {
+                word: tuple(s.strip() for kind, listed in links if kind == word for s in listed.split(","))
+                for word in ("Implements", "Refutes")
+            }
+            body = sentence[definition.end() :]
+            named = [_words(words) for words in _COMMENT.findall(body)]
+            claim = Claim(
+                chapter=path.stem,
+                name=definition.group(1),
+                line=text.count("\n", 0, match.start() + definition.start(1)) + 1,
+                implements=slugs["Implements"],
+                refutes=slugs["Refutes"],
+                hypotheses=tuple(dict.fromkeys(words for words in named if words != MEANING)),
+                unnamed=tuple(_unnamed(body)),
+                text="Definition" + sentence.partition("Definition")[2],
+            )
+            found.append(claim)
+    return found
 
 
 def defined(root: Path = ROOT) -> dict[str, list[str]]:
@@ -99,32 +125,6 @@ def _statement_files(root: Path) -> list[Path]:
 
 def _words(text: str) -> str:
     return " ".join(text.split())
-
-
-def _claims(path: Path) -> Iterator[Claim]:
-    text = path.read_text(encoding="utf-8")
-    for match in _SENTENCE.finditer(text):
-        sentence = match.group()
-        definition = _DEFINITION.match(sentence)
-        links = _LINK.findall(sentence)
-        if definition is None or not links:
-            continue
-        slugs = {
-            word: tuple(s.strip() for kind, listed in links if kind == word for s in listed.split(","))
-            for word in ("Implements", "Refutes")
-        }
-        body = sentence[definition.end() :]
-        named = [_words(words) for words in _COMMENT.findall(body)]
-        yield Claim(
-            chapter=path.stem,
-            name=definition.group(1),
-            line=text.count("\n", 0, match.start() + definition.start(1)) + 1,
-            implements=slugs["Implements"],
-            refutes=slugs["Refutes"],
-            hypotheses=tuple(dict.fromkeys(words for words in named if words != MEANING)),
-            unnamed=tuple(_unnamed(body)),
-            text="Definition" + sentence.partition("Definition")[2],
-        )
 
 
 def _unnamed(body: str) -> Iterator[str]:
@@ -179,7 +179,10 @@ def audit(root: Path = ROOT) -> dict[str, str]:
     files = {name for claim in found for name in (claim.chapter, f"Statements.{claim.chapter}")}
     files |= {f"Witnesses.{key.partition('.')[0]}" for key in written}
     head = [_WITNESSES, *(f"Require LAI.{name}." for name in sorted(files))]
-    asked = [_concluded(claim.key) for claim in found]
+    asked = [
+        f"Goal True. let t := eval red in LAI.Statements.{claim.key} in concludes t. Abort."
+        for claim in found
+    ]
     used = sorted(
         {".".join(name.split(".")[-2:]) for name in _NAMES.findall(_answered([*head, *asked], root))}
     )
@@ -208,10 +211,6 @@ def _answered(lines: list[str], root: Path) -> str:
         last = run.stdout.split("== ")[-1].split("\n")[0] if "== " in run.stdout else "kernel"
         raise RuntimeError(f"{last}: {_words(run.stderr)}")
     return run.stdout
-
-
-def _concluded(key: str) -> str:
-    return f"Goal True. let t := eval red in LAI.Statements.{key} in concludes t. Abort."
 
 
 def uses(root: Path = ROOT) -> dict[str, list[str]]:
@@ -283,7 +282,11 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
         print(error)
         return 1
     # A witness that is closed needs no line of its own.
-    shown = {key: answer for key, answer in answers.items() if not _is_clear(key, answer)}
+    shown = {
+        key: answer
+        for key, answer in answers.items()
+        if not (key.startswith("witness ") and answer in (CLOSED, FREE))
+    }
     for key, answer in shown.items():
         print(f"{key}: {'no axiom' if answer == CLOSED else answer}")
     if used != recorded_uses(root):
@@ -294,10 +297,6 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     witnesses = sum(answers[f"witness {key}"] == CLOSED for key in theorems)
     print(f"{len(theorems)} theorems, {witnesses} witnesses, the others assume nothing; {len(wrong)} wrong")
     return int(bool(wrong or used != recorded_uses(root)))
-
-
-def _is_clear(key: str, answer: str) -> bool:
-    return key.startswith("witness ") and answer in (CLOSED, FREE)
 
 
 if __name__ == "__main__":

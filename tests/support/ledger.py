@@ -73,8 +73,12 @@ def find(root: Path = ROOT) -> Links:
     links = Links()
     exported = exported_names(root / "lai_core" / "__init__.py")
     for path in sorted((root / "lai_core").rglob("*.py")):
-        for slug, name in _implementations(path, root, exported):
-            links.functions.setdefault(slug, []).append(name)
+        parts = path.relative_to(root).with_suffix("").parts
+        module = ".".join(part for part in parts if not part.startswith("_"))
+        for name, node in definitions(ast.parse(path.read_text(encoding="utf-8"))):
+            home = "lai_core" if name.partition(".")[0] in exported else module
+            for slug in implemented(ast.get_docstring(node) or ""):
+                links.functions.setdefault(slug, []).append(f"{home}.{name}")
     for folder, found in (("tests", links.tests), ("proofs", links.proofs)):
         for path in sorted((root / folder).rglob("*.py")):
             if path.name.startswith(("test_", "prove_")):
@@ -90,7 +94,12 @@ def problems(ledger: Mapping[str, Entry], links: Links) -> list[str]:
     """List everything that keeps the ledger from being whole, one line each."""
     return [
         *(line for slug, entry in ledger.items() for line in _wrong_entry(slug, entry, ledger)),
-        *_unknown_slugs(ledger, links),
+        *(
+            f"{slug}: unknown slug, named by {kind} {', '.join(places)}"
+            for kind in ("functions", "tests", "proofs", "pages")
+            for slug, places in getattr(links, kind).items()
+            if slug not in ledger
+        ),
         *(f"{slug}: labelled twice, in {pages}" for slug, pages in links.pages.items() if pages[1:]),
         *(line for slug, entry in ledger.items() for line in _missing_links(slug, entry, links)),
     ]
@@ -126,13 +135,6 @@ def _wrong_entry(slug: str, entry: Entry, ledger: Mapping[str, Entry]) -> Iterat
             yield f"{slug}: corrected by {other!r}, which is not in the ledger"
 
 
-def _unknown_slugs(ledger: Mapping[str, Entry], links: Links) -> Iterator[str]:
-    for kind in ("functions", "tests", "proofs", "pages"):
-        for slug, places in getattr(links, kind).items():
-            if slug not in ledger:
-                yield f"{slug}: unknown slug, named by {kind} {', '.join(places)}"
-
-
 def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:
     """Ask for function, test, proof and page; a claim in text may lean on its correction."""
     leaning = entry.source == ("text",)
@@ -148,16 +150,6 @@ def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:
     pinned = any(is_counterexample(node) for node in links.tests.get(slug, ()))
     if entry.verdict == "false as printed" and not pinned:
         yield f"{slug}: false as printed, and no test with 'counterexample' in its name"
-
-
-def _implementations(path: Path, root: Path, exported: set[str]) -> Iterator[tuple[str, str]]:
-    """Give slugs, and the names by which a user finds the functions."""
-    parts = path.relative_to(root).with_suffix("").parts
-    module = ".".join(part for part in parts if not part.startswith("_"))
-    for name, node in definitions(ast.parse(path.read_text(encoding="utf-8"))):
-        home = "lai_core" if name.partition(".")[0] in exported else module
-        for slug in implemented(ast.get_docstring(node) or ""):
-            yield slug, f"{home}.{name}"
 
 
 def hypotheses(entry: Entry) -> str:

@@ -37,7 +37,6 @@ class Record:
     """The outcomes of one run."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Start with nothing seen."""
         self.config = config
         self.outcomes: dict[str, str] = {}
         self.properties: dict[str, list[tuple[str, object]]] = {}
@@ -61,7 +60,10 @@ class Record:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what was found, if the run was whole, and fail it if a verdict hangs in the air."""
-        if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED} or not self._unfiltered():
+        option = self.config.option
+        some = option.keyword or option.markexpr not in {"", "not slow", "not weekly"}
+        narrowed = some or option.collectonly or getattr(option, "lf", False) or not self.whole
+        if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED} or narrowed:
             return
         build = self.config.rootpath / "build"
         chosen = {Path(argument).resolve() for argument in self.config.args}
@@ -74,12 +76,6 @@ class Record:
         elif chosen != {(self.config.rootpath / "proofs").resolve()}:
             return
         _write(build / "proofs.json", proofs(self.properties))
-
-    def _unfiltered(self) -> bool:
-        option = self.config.option
-        some = option.keyword or option.markexpr not in {"", "not slow", "not weekly"}
-        narrowed = some or option.collectonly
-        return self.whole and not narrowed and not getattr(option, "lf", False)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say how many mutants the proofs rejected."""

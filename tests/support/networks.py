@@ -41,10 +41,6 @@ class Networks:
         """Return the logits ``(nets, n, d_L)``."""
         return self._forward(inputs)[1][-1]
 
-    def preactivations(self, inputs: np.ndarray) -> list[np.ndarray]:
-        """Return every layer's output before its activation function, ``(nets, n, d_l)``."""
-        return self._forward(inputs)[1]
-
     def gates(self, inputs: np.ndarray) -> list[np.ndarray]:
         """Return phi' at every hidden pre-activation, ``(nets, n, d_l)`` for l < L."""
         return [self._slope(s) for s in self._forward(inputs)[1][:-1]]

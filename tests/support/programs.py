@@ -42,7 +42,6 @@ def _gated(*arrays: Any) -> Any:
 
 
 def _sketched(*arrays: Any) -> Any:
-    """Scores over standard deviations."""
     traces = _traces(*arrays)
     drawn = arrays[3][0, 0, 0, :]
     xp = namespace_of({"drawn": drawn})

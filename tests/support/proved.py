@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,28 @@ class Proof:
 
 def proofs(root: Path = ledger.ROOT) -> list[Proof]:
     """List what the proofs settle, in the order of the files."""
-    return [proof for path in sorted((root / "proofs").glob("prove_*.py")) for proof in _settled(path, root)]
+    found = []
+    for path in sorted((root / "proofs").glob("prove_*.py")):
+        tree, scopes = ast.parse(path.read_text(encoding="utf-8")), _scopes(path)
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        for name, function in functions.items():
+            for call in function.decorator_list:
+                if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "settled":
+                    continue
+                nodes = (node for other in _reached(name, functions) for node in ast.walk(functions[other]))
+                called = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+                statement = ast.unparse(call.args[1])
+                proof = Proof(
+                    node=f"{path.relative_to(root).as_posix()}::{name}",
+                    statement=f"{path.stem}.{statement}",
+                    slugs=tuple(ledger.slugs_of(call)),
+                    derived=bool(function.args.args),
+                    compared="conclude" in called,
+                    inductive="hypothesis" in called,
+                    cites="cited" in scopes.get(statement, ""),
+                )
+                found.append(proof)
+    return found
 
 
 def kernel(root: Path = ledger.ROOT) -> dict[str, list[str]]:
@@ -69,11 +90,11 @@ def finite_laws(root: Path = ledger.ROOT) -> set[str]:
     }
 
 
-def rests_on(root: Path = ledger.ROOT) -> dict[str, set[str]]:
+def rests_on() -> dict[str, set[str]]:
     """Give the slugs whose theorems each statement's theorems use: read from the kernel's proof terms."""
-    about = {claim.key: {*claim.implements, *claim.refutes} for claim in claims(root)}
+    about = {claim.key: {*claim.implements, *claim.refutes} for claim in claims()}
     found: dict[str, set[str]] = {}
-    for key, used in recorded_uses(root).items():
+    for key, used in recorded_uses().items():
         slugs = set().union(*(about.get(other, set()) for other in used))
         for slug in about.get(key, ()):
             found.setdefault(slug, set()).update(slugs - {slug})
@@ -138,38 +159,12 @@ def decided(entry: ledger.Entry, lines: Sequence[str]) -> str:
 
 
 def _sizes(sizes: Mapping[str, str]) -> list[str]:
-    """Group the sizes by what decided them."""
     names = {"decided": "solver or rational identity, for all reals", "points": "sympy, at points alone"}
     return [
         f"{words}: " + "; ".join(sorted(size for size, how in sizes.items() if how == kind))
         for kind, words in names.items()
         if kind in sizes.values()
     ]
-
-
-def _functions(path: Path) -> dict[str, ast.FunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-def _settled(path: Path, root: Path) -> Iterator[Proof]:
-    """Find the statements that the functions of a file settle."""
-    functions, scopes = _functions(path), _scopes(path)
-    for name, function in functions.items():
-        for slugs, statement in _settlements(function):
-            reached = [functions[other] for other in _reached(name, functions)]
-            called = {
-                node.attr for other in reached for node in ast.walk(other) if isinstance(node, ast.Attribute)
-            }
-            yield Proof(
-                node=f"{path.relative_to(root).as_posix()}::{name}",
-                statement=f"{path.stem}.{statement}",
-                slugs=slugs,
-                derived=bool(function.args.args),
-                compared="conclude" in called,
-                inductive="hypothesis" in called,
-                cites="cited" in scopes.get(statement, ""),
-            )
 
 
 def _scopes(path: Path) -> dict[str, str]:
@@ -183,13 +178,6 @@ def _scopes(path: Path) -> dict[str, str]:
         and getattr(node.value.func, "id", "") == "Statement"
         and len(node.value.args) > 1
     }
-
-
-def _settlements(function: ast.FunctionDef) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Give the slugs and the names of the statements that a procedure settles."""
-    for call in function.decorator_list:
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "settled":
-            yield tuple(ledger.slugs_of(call)), ast.unparse(call.args[1])
 
 
 def _reached(name: str, functions: Mapping[str, ast.FunctionDef]) -> set[str]:

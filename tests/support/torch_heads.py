@@ -59,10 +59,6 @@ def scaled_in_place(hidden: Tensor, vector: Tensor) -> Tensor:
     return hidden
 
 
-def chunked(part: Any, hidden: Tensor) -> Tensor:
-    return checkpoint(functional.linear, hidden, part.w, use_reentrant=False)
-
-
 def twice(function: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
     return (function(hidden).tanh() + function(hidden.sin())).mean(0)
 
@@ -104,7 +100,13 @@ READ: dict[str, Head] = {
     "stacked": of_mean(
         lambda p, h: torch.vmap(lambda w: functional.linear(h, w))(p.w).tanh().mean(0), 5, CLASSES, 0
     ),
-    "in_chunks": head(lambda p, h: sum(chunked(p, one.mean(1)) for one in h.chunk(2, 1)), 3, 0),
+    "in_chunks": head(
+        lambda p, h: sum(
+            checkpoint(functional.linear, one.mean(1), p.w, use_reentrant=False) for one in h.chunk(2, 1)
+        ),
+        3,
+        0,
+    ),
     "module_hooked": module_hooked,
     "masked_outputs": of_mean(
         lambda p, h: hooked(functional.linear(h, p.w), lambda g: g * torch.arange(3.0)), 3, 0

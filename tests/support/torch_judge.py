@@ -63,14 +63,6 @@ def error(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
-def exact(drawn: Program) -> Tensor:
-    return lai_torch.exact_scores(drawn.model, drawn.loss, drawn.validation, drawn.training)
-
-
-def ghost(drawn: Program) -> lai.Trace:
-    return lai_torch.trace(drawn.model, drawn.loss, *drawn.training, gradients="all")
-
-
 def readouts(drawn: Program) -> tuple[lai.Trace, str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -78,7 +70,11 @@ def readouts(drawn: Program) -> tuple[lai.Trace, str]:
     return trace, " ".join(str(warning.message) for warning in caught)
 
 
-METHODS = {"exact": exact, "ghost": ghost, "lai": readouts}
+METHODS: dict[str, Callable[[Program], Any]] = {
+    "exact": lambda of: lai_torch.exact_scores(of.model, of.loss, of.validation, of.training),
+    "ghost": lambda of: lai_torch.trace(of.model, of.loss, *of.training, gradients="all"),
+    "lai": readouts,
+}
 KERNELS = {
     "exact": lambda validation, training: training @ validation.sum(0),
     "ghost": lambda training: training @ training.T,
@@ -113,12 +109,10 @@ def judge(method: str, seed: int, made_of: MadeOf = None) -> tuple[str, str]:
         outcome = ("refused" if known else "needlessly refused") if refused else "crash", word
     if moved(before, state(drawn)):
         return "wrong", "state moved"
-    return outcome if answer is None else _compared(answer, expected, program(seed, made_of=made_of))
-
-
-def _compared(answer: Any, expected: Tensor | None, drawn: Program) -> tuple[str, str]:
+    if answer is None:
+        return outcome
     if isinstance(answer, tuple):
-        fault = fault_of(drawn, *answer)
+        fault = fault_of(program(seed, made_of=made_of), *answer)
         return ("wrong" if fault else "exact"), fault
     if expected is None:
         return "wrong", "scored, and samples have no scores"

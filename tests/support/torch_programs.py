@@ -59,18 +59,6 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(outputs, targets, reduction="none")
 
 
-def _penalised(model: Body) -> Callable[..., Tensor]:
-    return lambda o, t: cross_entropy(o, t) + 0.1 * sum((p.abs() ** 2).sum() for p in model.parameters())
-
-
-def _closed(model: Body) -> Callable[..., Tensor]:
-    return lambda o, t: cross_entropy(o @ (model.matrix @ model.matrix.T), t)
-
-
-def _headed(model: Body) -> Callable[..., Tensor]:
-    return lambda o, t: cross_entropy(o + model.head.layer(model.matrix.mean(0)), t)
-
-
 def _tempered(model: Body) -> Callable[..., Tensor]:
     model.temperature = nn.Parameter(torch.zeros((), dtype=DOUBLE))
     return lambda o, t: cross_entropy(o * model.temperature.exp(), t)
@@ -92,10 +80,6 @@ def _fused(model: Body) -> Callable[..., Tensor]:
     )
 
 
-def _smooth(model: Body) -> Callable[..., Tensor]:
-    return lambda o, t: ((o - functional.one_hot(t, CLASSES)) ** 2).sum(1)
-
-
 def _contrast(outputs: Tensor, targets: Tensor) -> Tensor:
     unit = functional.normalize(outputs, dim=1)
     alike, same = unit @ unit.T, (targets[:, None] == targets[None, :]).to(outputs)
@@ -111,10 +95,12 @@ def _two_views(outputs: Tensor, targets: Tensor) -> Tensor:
 
 LOSSES: dict[str, Callable[[Body], Callable[..., Tensor]]] = {
     "cross_entropy": lambda _: cross_entropy,
-    "square": _smooth,
-    "penalised": _penalised,
-    "closed_over": _closed,
-    "head_in_loss": _headed,
+    "square": lambda _: lambda o, t: ((o - functional.one_hot(t, CLASSES)) ** 2).sum(1),
+    "penalised": lambda m: (
+        lambda o, t: cross_entropy(o, t) + 0.1 * sum((p.abs() ** 2).sum() for p in m.parameters())
+    ),
+    "closed_over": lambda m: lambda o, t: cross_entropy(o @ (m.matrix @ m.matrix.T), t),
+    "head_in_loss": lambda m: lambda o, t: cross_entropy(o + m.head.layer(m.matrix.mean(0)), t),
     "temperature": _tempered,
     "proxies": lambda _: Proxies(),
     "fused": _fused,

@@ -57,7 +57,6 @@ class Counts(TorchDispatchMode):
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Stop counting."""
         super().__exit__(*error)
         for name in LISTS:
             delattr(Tensor, name)
@@ -100,7 +99,6 @@ def counted(run: Callable[[], Any]) -> Counts:
 
 
 def _stored(tree: Any) -> list[Tensor]:
-    """Return the tensors that have memory."""
     leaves = torch.utils._pytree.tree_leaves(tree)
     return [leaf for leaf in leaves if type(leaf) in PLAIN and leaf.device.type != "meta"]
 
@@ -116,6 +114,5 @@ def _waits(packet: Any, args: Any) -> bool:
 
 
 def _comes_to_host(out: Any, args: Any) -> bool:
-    """Whether a tensor of another device is copied to the host."""
     here = isinstance(out, Tensor) and out.device.type == "cpu"
     return here and any(isinstance(one, Tensor) and one.device.type not in {"cpu", "meta"} for one in args)

@@ -32,11 +32,6 @@ def score(folder: Path) -> None:
     lai_torch.score_dataset(network(), LOSS, items, batch(8, 2), folder, **IN_PARTS)
 
 
-def table(folder: Path) -> Any:
-    """Return what was scored."""
-    return tables.read_scores(folder).to_pydict()
-
-
 def fine_tune(folder: Path) -> None:
     """Train by transformers' Trainer, from the last checkpoint that is whole."""
     from tests.support.workloads.trainers import train as run_trainer
@@ -46,14 +41,13 @@ def fine_tune(folder: Path) -> None:
     torch.save(parameters, folder / "end.pt")
 
 
-def fine_tuned(folder: Path) -> Any:
-    """Return the parameters at the end."""
-    return torch.load(folder / "end.pt", weights_only=True).tolist()
-
-
 JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], tuple[str, ...]]] = {
-    "score_dataset": (score, table, ("pandas",)),
-    "CuratedTrainer": (fine_tune, fine_tuned, ("torch._dynamo", "tests.support.workloads.trainers")),
+    "score_dataset": (score, lambda folder: tables.read_scores(folder).to_pydict(), ("pandas",)),
+    "CuratedTrainer": (
+        fine_tune,
+        lambda folder: torch.load(folder / "end.pt", weights_only=True).tolist(),
+        ("torch._dynamo", "tests.support.workloads.trainers"),
+    ),
 }
 """A job, what it left behind, and what it imports as it goes."""
 

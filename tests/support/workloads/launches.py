@@ -47,7 +47,6 @@ def launch(work: Callable[..., Any], processes: int, *arguments: Any, timeout: f
 
 
 def _left(path: Path, process: Any) -> Any:
-    """Return what a process left behind."""
     if process.is_alive():
         process.kill()
         return "hangs"

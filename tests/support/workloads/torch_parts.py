@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._pytree import tree_map_only
 
 CLASSES = 5
 
@@ -24,15 +25,9 @@ class Case:
 
 def doubled(case: Case) -> Case:
     """Return the case in float64 and eval mode."""
-
-    def double(tree: Any) -> Any:
-        if isinstance(tree, dict):
-            return {key: double(value) for key, value in tree.items()}
-        if isinstance(tree, tuple):
-            return tuple(double(part) for part in tree)
-        return tree.double() if isinstance(tree, Tensor) and tree.is_floating_point() else tree
-
-    return Case(copy.deepcopy(case.model).double().eval(), case.loss, double(case.inputs), case.targets)
+    double = lambda one: one.double() if one.is_floating_point() else one  # noqa: E731
+    batch = tree_map_only(Tensor, double, (case.inputs, case.targets))
+    return Case(copy.deepcopy(case.model).double().eval(), case.loss, *batch)
 
 
 def classification(outputs: Any, targets: Tensor) -> Tensor:
@@ -76,7 +71,7 @@ class BasicBlock(nn.Module):
         return functional.relu(self.bn2(self.conv2(hidden)) + self.shortcut(inputs), inplace=True)
 
 
-def resnet18(*, width: int = 64, classes: int = 10, stem: str = "7x7") -> nn.Sequential:
+def resnet18(*, width: int = 64, stem: str = "7x7") -> nn.Sequential:
     """ResNet-18 with the 7x7/2 stem and max-pool, or with a 3x3 stem."""
     first = (
         nn.Conv2d(3, width, 7, 2, 3, bias=False)
@@ -90,15 +85,7 @@ def resnet18(*, width: int = 64, classes: int = 10, stem: str = "7x7") -> nn.Seq
         after = width * 2**stage
         layers += [BasicBlock(before, after, 1 if stage == 0 else 2), BasicBlock(after, after, 1)]
         before = after
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes))
-
-
-def settled(model: nn.Module, inputs: Tensor) -> nn.Module:
-    """Give BatchNorm running statistics of its own, and everything eval mode."""
-    model.train()
-    with torch.no_grad():
-        model(inputs)
-    return model.eval()
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10))
 
 
 class LowRank(nn.Module):

@@ -1,10 +1,12 @@
 """Curated runs on several processes, and the same on one: who holds which rows must not matter."""
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import lai_torch
 import torch
@@ -96,16 +98,6 @@ def nothing_at_times(scores: Tensor) -> Tensor:
     return torch.zeros_like(weights) if float(scores[0]) > 0 else torch.as_tensor(weights)
 
 
-def penalty(outputs: Tensor, _: Tensor) -> Tensor:
-    """Return a number a sample that trains and does not score."""
-    return 0.1 * (outputs**2).sum(1)
-
-
-def mean_penalty(outputs: Tensor, _: Tensor) -> Tensor:
-    """Return one for the batch."""
-    return 0.1 * (outputs**2).sum(1).mean()
-
-
 AROUND = ("ddp", "group")
 SHARED_OUT = {"backward": lai_torch.KeptOptions(balance=True)}
 
@@ -119,8 +111,13 @@ CASES = {
     "below the validation set's losses": Case(
         {"policy": lai_torch.KeepBelowLoss(0.6), "refresh": 2}, engines=("group",)
     ),
-    "an auxiliary loss": Case({"backward": lai_torch.KeptOptions(auxiliary=penalty)}, engines=("ddp",)),
-    "an auxiliary number": Case({"backward": lai_torch.KeptOptions(auxiliary=mean_penalty)}, parts=uneven),
+    # a number a sample that trains and does not score, and one for the batch
+    "an auxiliary loss": Case(
+        {"backward": lai_torch.KeptOptions(auxiliary=lambda o, _: 0.1 * (o**2).sum(1))}, engines=("ddp",)
+    ),
+    "an auxiliary number": Case(
+        {"backward": lai_torch.KeptOptions(auxiliary=lambda o, _: 0.1 * (o**2).sum(1).mean())}, parts=uneven
+    ),
     "a policy that keeps nothing at times": Case({"policy": nothing_at_times}),
     "AdamW, accumulate 2, refresh 3": Case({"accumulate": 2, "refresh": 3}, adam=True),
     "parts": Case({"estimator": lai_torch.LAI(parts=4), "policy": lai.drop_harmful}),
@@ -182,49 +179,23 @@ class Run:
     bytes_reported: float = 0.0
 
 
-class Sent:
-    """Counts the bytes that a process hands to collectives, those of a wrapper's own training aside."""
+@contextmanager
+def count_sent(found: Run) -> Iterator[None]:
+    """Add up the bytes that a process hands to collectives, those of a wrapper's own training aside."""
 
-    def __init__(self) -> None:
-        self.bytes = self.reported = 0
-
-    def __enter__(self) -> None:
-        """Put counting functions in the place of torch's."""
-        names = ("all_reduce", "all_gather", "all_to_all_single")
-        self.functions = [(dist, name, getattr(dist, name), int(name != "all_reduce")) for name in names]
-        self.functions.append((DTensor, "full_tensor", DTensor.full_tensor, 0))  # whole parameters
-        for owner, name, function, handed in self.functions:
-            setattr(owner, name, self._counting(function, handed))
-
-    def _counting(self, function: Any, handed: int) -> Any:
+    def counting(function: Any, handed: int) -> Any:
         def counted(*arguments: Any, **options: Any) -> Any:
             given = arguments[handed]
-            self.bytes += getattr(given, "_local_tensor", given).nbytes
+            found.bytes_per_step += getattr(given, "_local_tensor", given).nbytes / STEPS
             return function(*arguments, **options)
 
         return counted
 
-    def __exit__(self, *_: object) -> None:
-        """Put torch's functions back."""
-        for owner, name, function, _ in self.functions:
-            setattr(owner, name, function)
-
-
-def trained(curator: lai_torch.Curator, batches: Iterable[tuple[Tensor, Tensor]]) -> Run:
-    """Take a step on each batch, and return what was found."""
-    found, sent = Run(torch.empty(0), [], [], []), Sent()
-    for inputs, targets in batches:
-        with sent:
-            report = curator.step(inputs, targets)
-        sent.reported += report.bytes_sent
-        missing = torch.full_like(report.weights, torch.nan)
-        found.scores.append(missing if report.scores is None else report.scores)
-        found.weights.append(report.weights)
-        found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
-    found.parameters = whole(curator.model)
-    count = len(found.scores)
-    found.bytes_per_step, found.bytes_reported = sent.bytes / count, sent.reported / count
-    return found
+    handed = {"all_reduce": 0, "all_gather": 1, "all_to_all_single": 1}
+    functions = {name: counting(getattr(dist, name), at) for name, at in handed.items()}
+    whole = counting(DTensor.full_tensor, 0)  # whole parameters
+    with mock.patch.multiple(dist, **functions), mock.patch.object(DTensor, "full_tensor", whole):
+        yield
 
 
 def whole(model: nn.Module) -> Tensor:
@@ -247,17 +218,22 @@ def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1
     generator = torch.Generator().manual_seed(5)
     source = case.source or drawn(case.validation, 7)
     curator = lai_torch.Curator(model, loss, optimizer, source, generator=generator, **options)
-
-    def rows() -> Iterator[tuple[Tensor, Tensor]]:
-        for step in range(STEPS):
-            inputs, targets = drawn(SAMPLES, 100 + step)
-            if case.broken and step % 2:
-                inputs[::7] = torch.nan
-            sizes = case.parts(step, processes) if case.parts else [SAMPLES // processes] * processes
-            part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
-            yield inputs[part], targets[part]
-
-    return trained(curator, rows())
+    found = Run(torch.empty(0), [], [], [])
+    for step in range(STEPS):
+        inputs, targets = drawn(SAMPLES, 100 + step)
+        if case.broken and step % 2:
+            inputs[::7] = torch.nan
+        sizes = case.parts(step, processes) if case.parts else [SAMPLES // processes] * processes
+        part = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        with count_sent(found):
+            report = curator.step(inputs[part], targets[part])
+        found.bytes_reported += report.bytes_sent / STEPS
+        missing = torch.full_like(report.weights, torch.nan)
+        found.scores.append(missing if report.scores is None else report.scores)
+        found.weights.append(report.weights)
+        found.told.append((report.kept, report.dropped, report.skipped, report.updated, report.loss))
+    found.parameters = whole(curator.model)
+    return found
 
 
 def largest(found: Tensor, expected: Tensor) -> float:

@@ -79,7 +79,6 @@ def language_model(model: nn.Module, n: int = SAMPLES) -> Case:
 
 
 def _classified(model: nn.Module, n: int, side: int | None = None) -> Case:
-    """Classes of padded sequences, or of images."""
     if side is not None:
         return Case(model, classification, {"pixel_values": torch.randn(n, 3, side, side)}, labels(n))
     ids, mask = padded_ids(31, 9, n)
