@@ -33,12 +33,19 @@ def damped(values):
     return jnp.tanh(values)
 
 
-def shifted_in_a_loop(hidden):
-    """Read by numbers of rows that count the samples before the loop alone."""
+def gather_moved(hidden, move):
+    """Read by numbers of rows that count the samples until they are moved."""
     rows = jnp.concatenate([jnp.arange(N)[:, None], (hidden[:, :1] > 0).astype(int)], 1)
     numbers = lax.GatherDimensionNumbers((), (0, 1), (0, 1))
-    read = lambda rows: lax.gather(hidden, rows, numbers, (1, 1))  # noqa: E731
+    return jnp.pad(move(rows, lambda rows: lax.gather(hidden, rows, numbers, (1, 1))), ((0, 0), (0, 3)))
+
+
+def shift_in_a_loop(rows, read):
     return lax.scan(lambda rows, _: (rows + jnp.array([1, 0]), read(rows)), rows, None, length=2)[1].T
+
+
+def convert(rows, read):
+    return jnp.stack([read(rows.astype(bool).astype(int))] * 2, 1)
 
 
 def normalised(params, inputs):
@@ -61,10 +68,8 @@ HIDDEN = {
     "picked": (lambda h: h[SWAPPED], r"gather .*picks samples of the batch by index"),
     "written": (lambda h: h.at[SWAPPED].add(1.0 * h), "writes to samples of the batch by index"),
     "taken off": (lambda h: h.at[SWAPPED].subtract(1.0 * h), "writes to samples of the batch by index"),
-    "shifted in a loop": (
-        lambda h: jnp.pad(shifted_in_a_loop(h), ((0, 0), (0, 3))),
-        "picks samples of the batch by index",
-    ),
+    "shifted in a loop": (lambda h: gather_moved(h, shift_in_a_loop), "picks samples of the batch by index"),
+    "converted": (lambda h: gather_moved(h, convert), "picks samples of the batch by index"),
     "branched": (lambda h: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h), REDUCES),
     "a centred gradient": (centred_gradient, RULE.format("centred_gradient")),
     "a turned gradient": (

@@ -151,7 +151,8 @@ def join_columns(eqn: Any, values: Sequence[Value]) -> tuple[np.ndarray[Any, Any
     """Return the known columns of indices that were put side by side."""
     name = eqn.primitive.name
     if name == "convert_element_type":
-        return values[0].columns
+        held, kind = values[0].columns or (), eqn.params["new_dtype"]  # to which numbers need not fit
+        return tuple(None if one is None else one.astype(kind) for one in held) or None
     last = len(eqn.outvars[0].aval.shape) - 1
     if name != "concatenate" or eqn.params["dimension"] != last:
         return None
