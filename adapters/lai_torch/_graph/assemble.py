@@ -84,14 +84,16 @@ class Assembly:
             sides = read_sides(self.graph, self.saved, node, slot, gradient, place)
             # autocast rounded them, and inner products of rounded rows lose digits
             if sides is not None and torch.finfo(sides.activations.dtype).bits < 32:
-                rows, outputs = self._raise(sides.activations), self._raise(sides.gradients)
-                sides = None if rows is None else replace(sides, activations=rows, gradients=outputs)
+                outputs = sides.gradients
+                if outputs is not None:
+                    outputs = self._raise(outputs)
+                sides = replace(sides, activations=self._raise(sides.activations), gradients=outputs)
             self._sides[key] = sides
         return self._sides[key]
 
-    def _raise(self, tensor: Tensor | None) -> Tensor | None:
+    def _raise(self, tensor: Tensor) -> Tensor:
         """Return what autocast computed in the type of the parameters, for products to have all digits."""
-        return None if tensor is None else tensor.to(torch.promote_types(tensor.dtype, self._finest))
+        return tensor.to(torch.promote_types(tensor.dtype, self._finest))
 
     # ---- what Ghost adds up
 
@@ -204,8 +206,9 @@ class Assembly:
         found = [bias for bias in biases if bias is not None]
         name, width = found[0].name, found[0].width
         for use in products:
-            convolved = self.graph.names[use.node] == CONVOLUTION
-            sides = None if convolved else self.read(use.node, use.slot, use.place)
+            if self.graph.names[use.node] == CONVOLUTION:
+                continue
+            sides = self.read(use.node, use.slot, use.place)
             if sides is not None and (
                 sides.routed or sides.gradients is None or sides.gradients.shape[-1] != width
             ):
@@ -242,14 +245,15 @@ class Assembly:
         gradient = self.received[use.received[0]]
         if len(use.received) != 1 or gradient is None:
             return None
-        source, whole = use.source, use.source.turned is False and use.source.matrix is None
-        if is_argument(self.graph, use.node, use.slot):
-            if name != CONVOLUTION:
-                return self._record_matrix(use, bias=bias)
+        source, argument = use.source, is_argument(self.graph, use.node, use.slot)
+        if argument and name != CONVOLUTION:
+            return self._record_matrix(use, bias=bias)
+        if source.turned is not False or source.matrix is not None:
+            return None
+        if argument:
             named: dict[str, Any] = {"weight": source.key, "name": source.key.removesuffix(".weight")}
-            found = self._convolve(use.node, use.slot, use.place, gradient, bias=bias, **named)
-            return found if whole else None
-        if name == "EmbeddingBackward0" and whole and isinstance(use.place, Axis):
+            return self._convolve(use.node, use.slot, use.place, gradient, bias=bias, **named)
+        if name == "EmbeddingBackward0" and isinstance(use.place, Axis):
             return self._record_table(use, gradient, use.place)
         return None
 
@@ -283,16 +287,14 @@ class Assembly:
         self, node: int, slot: int, place: Place, gradient: Tensor | None, **named: Any
     ) -> lai.ConvolutionTrace | None:
         """Return a convolution's record; None where its samples do not come first."""
-        maps, edge = self._raise(self.saved(self.graph.nodes[node], "input")), self.graph.edges[node][1]
-        if slot != 1 or maps is None or edge is None:
+        maps, edge = self.saved(self.graph.nodes[node], "input"), self.graph.edges[node][1]
+        if slot != 1 or maps is None or edge is None or place != Axis(0, 1, 1, place.samples):
             return None
         kernel = tuple(self.graph.shape(edge)[2:])
         geometry = read_geometry(self.saved, self.graph.nodes[node], len(kernel))
         if geometry is None:
             return None
-        if place != Axis(0, 1, 1, place.samples):
-            return None
-        return lai.ConvolutionTrace(maps, gradient, kernel=kernel, **geometry, **named)
+        return lai.ConvolutionTrace(self._raise(maps), gradient, kernel=kernel, **geometry, **named)
 
     def _record_table(self, use: Use, gradient: Tensor, place: Axis) -> Record | None:
         node, key = self.graph.nodes[use.node], use.source.key

@@ -50,8 +50,9 @@ def find_biases(graph: Graph, sources: Sources) -> dict[int, Bias]:
         if bias is None:
             continue
         edge = graph.edges[bias[0]][bias[1]]
-        source = None if edge is None else sources(edge)
-        if source is not None and source.turned is False and source.leaves[0].ndim == 1:
+        assert edge is not None
+        source = sources(edge)
+        if source.turned is False and source.leaves[0].ndim == 1:
             found[node] = Bias(*bias, source.names[0], len(source.leaves[0]))
     return found
 
@@ -116,8 +117,10 @@ def find_layers(
             slot, key = _find_frozen(graph, saved, node, frozen)
         else:
             edge = graph.edges[node][slot]
-            source = None if edge is None else sources(edge)
-            key = source.key if source is not None and source.names else ""
+            assert edge is not None
+            source = sources(edge)
+            if source.names:
+                key = source.key
         if slot is None or not key or place == RAGGED:
             continue
         if isinstance(place, str):
@@ -357,7 +360,7 @@ def find_unread(graph: Graph, uses: list[Use], layers: list[Layer]) -> dict[str,
     for use in uses:
         function = graph.names[use.node]
         # Rows of a table are vectors; what is looked up in more axes are matrices.
-        least = 2 if function in _LOOKUPS else 1
+        least = 1 + (function in _LOOKUPS)
         matrices = [
             name for name, leaf in zip(use.source.names, use.source.leaves, strict=True) if leaf.ndim > least
         ]

@@ -53,7 +53,8 @@ class Axis:
     def list_entries(self, tensor: Tensor) -> "Entries":
         """Return the sample of every entry of a tensor that is not zero."""
         numbers = torch.arange(self.samples, device=tensor.device).repeat_interleave(self.inner)
-        shape = [-1 if axis == self.axis else 1 for axis in range(tensor.ndim)]
+        shape = [1] * tensor.ndim
+        shape[self.axis] = -1
         owners = torch.where(tensor != 0, numbers.repeat(self.outer).view(shape), -1)
         return Entries(owners, self.samples)
 
@@ -81,9 +82,11 @@ class Entries:
     @cached_property
     def rows(self) -> Tensor | None:
         """The sample of every row, None where a row holds several."""
-        flat = self.owners.flatten(1) if self.owners.ndim > 1 else self.owners.unsqueeze(1)
-        most = flat.max(1).values if flat.shape[1] else flat.new_zeros(len(flat))
-        return most if bool(((flat == most[:, None]) | (flat < 0)).all()) else None
+        flat = self.owners.reshape(len(self.owners), -1)
+        most = flat.max(1).values
+        if bool(((flat == most[:, None]) | (flat < 0)).all()):
+            return most
+        return None
 
     def isolate(self, tensor: Tensor) -> Iterator[Tensor]:
         """Yield for each sample the tensor with nothing but its entries."""

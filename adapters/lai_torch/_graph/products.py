@@ -87,19 +87,22 @@ def read_sides(
         owners = place.owners.mT if first else place.owners
         rows = Entries(owners.reshape(sides[1].shape), place.samples).rows
         return None if rows is None else _gather(sides[0], sides[1], rows, place.samples)
-    turned = place.swap(other.ndim) if first else place
+    turned = place
+    if first:
+        turned = place.swap(other.ndim)
     if not turned.fits_rows(sides[0].shape):
         return None
     if other.ndim > 2 and turned.axis > 0 and name != LINEAR:
         sides, turned = [one.movedim(0, 1) for one in sides], replace(turned, axis=0)
-        edge, many = graph.edges[node][slot], len(other)
-        matrices = many if edge is None else _count_matrices(graph, edge)
-        if matrices not in {1, many}:
+        edge, matrices = graph.edges[node][slot], len(other)
+        if edge is not None:
+            matrices = _count_matrices(graph, edge)
+        if matrices not in {1, len(other)}:
             return None
         # Of a batch of products, each with a matrix of its own, all are groups of one.
         if matrices > 1:
             laid: Any = [turned.move_to_front(one.flatten(1)) for one in sides]
-            return replace(Sides(*laid), groups=many)
+            return replace(Sides(*laid), groups=matrices)
     # with the samples in front, and all positions, also those of copies of one matrix, on one axis
     laid = [flatten_positions(turned.move_to_front(one)) for one in sides]
     return Sides(*laid)
@@ -125,17 +128,23 @@ def fits_factor(graph: Graph, saved: Saved, node: int, slot: int, place: Axis) -
     other = saved(graph.nodes[node], product.saved[int(first)])
     if other is None or graph.names[node] in {CONVOLUTION, "MvBackward0"}:
         return True
-    return place.swap(other.ndim).fits_rows(other.mT.shape) if first else place.fits_rows(other.shape)
+    if first:
+        return place.swap(other.ndim).fits_rows(other.mT.shape)
+    return place.fits_rows(other.shape)
 
 
 def add_positions(rows: Tensor) -> Tensor:
     """Return `(n, d)` as `(n, 1, d)`."""
-    return rows if rows.ndim == 3 else rows.unsqueeze(1)
+    if rows.ndim == 3:
+        return rows
+    return rows.unsqueeze(1)
 
 
 def flatten_positions(rows: Tensor) -> Tensor:
     """Return `(n, ..., d)` with at most one axis of positions."""
-    return rows.flatten(1, -2) if rows.ndim > 3 else rows
+    if rows.ndim > 3:
+        return rows.flatten(1, -2)
+    return rows
 
 
 def _gather(rows: Tensor, gradient: Tensor, owners: Tensor, samples: int) -> Sides:
@@ -161,8 +170,8 @@ def _pad(rows: Tensor, owners: Tensor, samples: int) -> Tensor:
     own = torch.bincount(owners, minlength=samples)
     first = own.cumsum(0) - own
     position = torch.arange(len(order), device=rows.device) - first[owners[order]]
-    most = int(own.max()) if len(order) else 0
-    padded = rows.new_zeros(samples, max(1, most), rows.shape[1])
+    most = int(own.clamp(min=1).max())
+    padded = rows.new_zeros(samples, most, rows.shape[1])
     padded[owners[order], position] = rows[order]
     return padded
 
@@ -202,7 +211,9 @@ def read_normalized(name: str, saved: Saved, node: Node) -> Tensor | None:
         return (given - saved(node, "result1")) * saved(node, "result2")
     if name.startswith("FusedRms"):
         scale = saved(node, "result1")
-        return None if scale is None else given * scale
+        if scale is None:
+            return None
+        return given * scale
     if name.startswith("NativeGroup"):
         split = given.reshape(given.shape[0], saved(node, "group"), -1)
         mean, scale = (saved(node, one).unsqueeze(-1) for one in ("result1", "result2"))

@@ -344,7 +344,9 @@ class Sketch:
             values, shape = values[int(key[key.rindex("[") + 1 : -1])], shape[1:]
         if recorded.numel() != prod(shape):
             return abs(norm(recorded) - norm(values))
-        ways = [recorded, recorded.mT] if recorded.ndim > 1 else [recorded]
+        ways = [recorded]
+        if recorded.ndim > 1:
+            ways.append(recorded.mT)
         if recorded.ndim == 2 and len(shape) == 3 and len(recorded) % shape[0] == 0:
             ways.append(recorded.unflatten(0, (shape[0], -1)).mT)  # of matrices one below the other
         found = [_project(way.reshape(shape), self.shape) for way in ways]

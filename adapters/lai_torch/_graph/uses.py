@@ -39,7 +39,9 @@ class Source:
     @property
     def key(self) -> str:
         """The name under which records of the same matrix are summed."""
-        return self.names[0] if self.matrix is None else f"{self.names[0]}[{self.matrix}]"
+        if self.matrix is None:
+            return self.names[0]
+        return f"{self.names[0]}[{self.matrix}]"
 
 
 @dataclass(frozen=True)
@@ -99,15 +101,17 @@ class Sources:
         probe = torch.rand(graph.shape(source.edge), generator=generator, dtype=leaf.real.dtype, device="cpu")
         probe = probe.to(leaf.device, graph.dtype(source.edge))
         (back,) = pull_back(graph, source, probe)
-        for turned, seen in ((False, probe), (True, probe.mT if probe.ndim > 1 else None)):
+        ways = [(False, probe)]
+        if probe.ndim > 1:
+            ways.append((True, probe.mT))
+        for turned, seen in ways:
             # The parameter as it is, or a view of all of it.
-            if seen is None or seen.numel() != back.numel():
-                continue
-            if torch.equal(seen.reshape(back.shape).to(back.dtype), back):
+            if seen.numel() == back.numel() and torch.equal(seen.reshape(back.shape).to(back.dtype), back):
                 return Source(source.edge, source.names, source.leaves, turned)
         # One matrix of several: which one is seen of where random entries arrive.
-        flat = probe.squeeze() if probe.ndim > 2 else probe
-        reached = []
+        flat, reached = probe, []
+        if probe.ndim > 2:
+            flat = probe.squeeze()
         if back.ndim == 3:
             reached = back.flatten(1).any(1).nonzero().flatten().tolist()
         if len(reached) == 1 and flat.ndim == 2:
@@ -162,8 +166,8 @@ def _check_uncoupled(graph: Graph, places: Places, summed: set[int], names: Mapp
         below = graph.reach(node)
         if placed.isdisjoint(below):
             continue
-        near = [names[id(graph.leaves[one])] for one in below if id(graph.leaves.get(one)) in names]
-        where = repr(near[-1]) if near else "the inputs"
+        near = [repr(names[id(graph.leaves[one])]) for one in below if id(graph.leaves.get(one)) in names]
+        where = ["the inputs", *near][-1]
         msg = (
             "model: expected samples that do not depend on each other, got a "
             f"{name_function(graph.names[node])} over samples behind {where} (BatchNorm in training "

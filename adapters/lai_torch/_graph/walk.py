@@ -137,5 +137,8 @@ def run_node(node: Node, received: Mapping[int, Tensor]) -> tuple[Tensor | None,
     gradients = [received.get(result) for result in range(len(node._input_metadata))]
     with torch.no_grad():
         # A function that is written in Python has its formula under another name.
-        found = node(*gradients) if callable(node) else node.apply(*gradients)
-    return found if isinstance(found, tuple) else (found,)
+        formula: Any = getattr(node, "apply", node)
+        found = formula(*gradients)
+    if isinstance(found, tuple):
+        return found
+    return (found,)
