@@ -512,17 +512,15 @@ class Curator(Weigher):
                 self._meet("step", curated)
                 # the first collective: what one process refuses of its batch has been raised on all
                 named = gather_groups(self._group, groups)
-                # a step that is timed begins when the device is idle
-                began = self._scoring.passes.read_time(self.state)
-                state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
+                state, chosen, began = self._scoring.passes.choose(self.state, batch, scored=curated)
                 state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
                 weighed = weigh(self._engine, state, scored, samples, self.policy, named)
                 state, weighed, found = self._updater.accumulate(state, weighed, forward.backward, undo)
                 report = make_report(self._group, scored, weighed, found, named, state)
                 # set once the optimizer has stepped, so that an error before leaves the counters as they were
                 after = count_step(state, scored, report)
-                # a step without scores, or that is skipped, is no measure of how long a pass takes
-                if scored is not None and not report.skipped:
+                # a step that is skipped is no measure of how long a pass takes
+                if began is not None and not report.skipped:
                     after = self._scoring.passes.observe(after, began)
                 try:
                     if report.updated:

@@ -31,8 +31,8 @@ from lai_torch._curation.readings import (
     chunks,
     cut_evenly,
     find_finite,
-    join_scored,
     select_finite,
+    spoil,
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
@@ -40,7 +40,7 @@ from lai_torch._curation.tracer import UnlikeError, check_alike
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.gates import read_gates
-from lai_torch._graph.record import NotFiniteError, Reader, Recording
+from lai_torch._graph.record import NotFiniteError, Reader
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import Function, UnusableError, finite_gradient, losses_of
 from lai_torch._model.precision import lower_precision
@@ -117,8 +117,16 @@ class Scorer:
         readings, side = self.exchange(readings, side)
         with self.group.raise_together():
             # not a loop, whose variable would hold one part's trace while the next is made
-            multiply = functools.partial(self.multiply, state, side)
-            scored = join_scored(list(map(multiply, readings)))
+            found = list(map(functools.partial(self.multiply, state, side), readings))
+            scored = found[0]
+            if len(found) > 1:
+                parts = torch.cat([each.parts for each in found], dim=1)
+                scored = replace(scored, parts=parts, losses=torch.cat([each.losses for each in found]))
+            scores = spoil(scored.scores, scored.losses)
+            parts = scores[None]
+            if len(scored.parts) > 1:
+                parts = spoil(scored.parts, scores)
+            scored = replace(scored, parts=parts)
             if self.cut is None or isinstance(side, Itself):
                 return scored
             sizes = (
@@ -241,7 +249,16 @@ class Tracer:
         if recording.plan.unexplained:
             check_explained(recording.plan.unexplained)
         if not self.every_layer:
-            self._check_trained(recording)
+            read, what = recording.readouts, "reads layers"
+            if self.facts.parameters == "last":
+                read, what = read[-1:], f"reads the last layer alone, {read[-1].layer.name!r}"
+            if not any(one.layer.trains for one in read):
+                msg = (
+                    f"model: expected a layer that trains, got frozen ones: {self.facts.name!r} {what}, so "
+                    "that every score would be zero; use estimator 'ghost' or 'exact', which score the "
+                    "parameters that train"
+                )
+                raise ValueError(msg)
             return recording.trace, losses
         # without what LAI alone reads, the last layer aside: one sample may have less of it
         *before, last = recording.trace.layers
@@ -255,21 +272,6 @@ class Tracer:
         """Return a state with what this batch told of them."""
         routed, left = (tuple(sorted(names)) for names in (self.reader.routed, self.reader.left))
         return replace(state, routed=routed, left=left)
-
-    def _check_trained(self, recording: Recording) -> None:
-        """Raise where none of the layers that are read trains: every score would be zero."""
-        head_alone = self.facts.parameters == "last"
-        read = recording.readouts[-1:] if head_alone else recording.readouts
-        if any(one.layer.trains for one in read):
-            return
-        what = f"{self.facts.name!r} reads layers"
-        if head_alone:
-            what = f"{self.facts.name!r} reads the last layer alone, {read[-1].layer.name!r}"
-        msg = (
-            f"model: expected a layer that trains, got frozen ones: {what}, so that every score would be "
-            "zero; use estimator 'ghost' or 'exact', which score the parameters that train"
-        )
-        raise ValueError(msg)
 
     def draw_seed(self) -> int | None:
         """Draw the seed of a sketch, if there is to be one."""

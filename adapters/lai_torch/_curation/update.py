@@ -39,7 +39,14 @@ class Updater:
         A batch whose loss or gradient is not finite contributes nothing, and one that contributes nothing
         leaves gradients and buffers as they were: BatchNorm's statistics would keep a NaN for good.
         """
-        _check_steps(self.optimizer)
+        # accelerate's own accumulation switches the optimizer off
+        accelerated = getattr(self.optimizer, "gradient_state", None)
+        if accelerated is not None and not accelerated.sync_gradients:
+            msg = (
+                "optimizer: expected one that steps, got one inside accelerator.accumulate(), where it does "
+                "not at every batch; leave that out, and pass Curator(accumulate=)"
+            )
+            raise ValueError(msg)
         earlier = undo.detach_gradients(begins=state.batches == 0)
         with self.engine.group.raise_together():
             found = backward(weighed, self.parts, undo.restore_buffers)
@@ -119,17 +126,6 @@ class Updater:
         if not finite and self.scaler is not None:
             self.step()  # which lowers the scale, and steps on nothing
         return finite
-
-
-def _check_steps(optimizer: Any) -> None:
-    """Raise where accelerate's own accumulation has switched the optimizer off."""
-    state = getattr(optimizer, "gradient_state", None)
-    if state is not None and not state.sync_gradients:
-        msg = (
-            "optimizer: expected one that steps, got one inside accelerator.accumulate(), where it does not "
-            "at every batch; leave that out, and pass Curator(accumulate=)"
-        )
-        raise ValueError(msg)
 
 
 def clip(gradients: list[Tensor], max_norm: float, group: Group) -> None:

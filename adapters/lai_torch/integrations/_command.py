@@ -69,7 +69,11 @@ def read_samples(path: Path) -> Samples:
         msg = "expected texts, got none"
         raise ValueError(msg)
     for number, record in enumerate(records):
-        _check_text(number, record)
+        text = record.get("text") if isinstance(record, dict) else None
+        if not isinstance(text, str) or not text.strip():
+            got = "an empty one" if isinstance(text, str) else type(text).__name__
+            msg = f"expected a text in sample {number}, as {{'text': ...}}, got {got}; leave that sample out"
+            raise ValueError(msg)
     texts, labels = ([record.get(name) for record in records] for name in ("text", "label"))
     return Samples(range(len(texts)), texts, labels)
 
@@ -87,14 +91,6 @@ def _read_folder(folder: Path) -> Samples:
         raise ValueError(msg)
     labels = [file.parts[0] if len(file.parts) > 1 else None for file in images]
     return Samples([file.as_posix() for file in images], [folder / file for file in images], labels)
-
-
-def _check_text(number: int, record: Any) -> None:
-    text = record.get("text") if isinstance(record, dict) else None
-    if not isinstance(text, str) or not text.strip():
-        got = "an empty one" if isinstance(text, str) else type(text).__name__
-        msg = f"expected a text in sample {number}, as {{'text': ...}}, got {got}; leave that sample out"
-        raise ValueError(msg)
 
 
 def _decode(path: Path) -> str:
