@@ -214,7 +214,9 @@ class Weigher:
         """
         with self._step, self._undo():
             with self._group.raise_together():
-                batch = make_batch(self._engine.model, inputs, targets)
+                batch = inputs, targets
+                if targets is None:
+                    batch = make_batch(self._engine.model, inputs)
                 samples = count_samples(batch, groups)
             self.state, _, weights, report = self._score_and_weigh("score", [batch], samples, groups)
         return weights, cast(ScoredReport, self._add_traffic(report))
@@ -246,7 +248,7 @@ class Weigher:
         """
         with self._step, self._undo():
             with self._group.raise_together():
-                pairs = [make_batch(self._engine.model, batch, None) for batch in batches]
+                pairs = [make_batch(self._engine.model, batch) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
@@ -506,7 +508,9 @@ class Curator(Weigher):
                     if self._optimizer is None:
                         msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
                         raise ValueError(msg)
-                    batch, curated = make_batch(self._engine.model, inputs, targets), self._curates()
+                    batch, curated = (inputs, targets), self._curates()
+                    if targets is None:
+                        batch = make_batch(self._engine.model, inputs)
                     check_trains(self.model, self._scoring.scorer.loss)
                     samples = count_samples(batch, groups, ids)
                 self._meet("step", curated)

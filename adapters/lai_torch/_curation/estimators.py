@@ -20,6 +20,7 @@ from lai_core._adapters import (
     make_weight_error,
 )
 from lai_core.estimators.gates import gate_lai_scores
+from lai_core.records.compatible import layouts
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.processes.sides import subtract_own, sum_sides
 from lai_torch._curation.readings import (
@@ -36,7 +37,7 @@ from lai_torch._curation.readings import (
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.tracer import UnlikeError, check_alike
+from lai_torch._curation.tracer import UnlikeError, check_unlike
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.gates import read_gates
@@ -252,7 +253,7 @@ class Tracer:
             read, what = recording.readouts, "reads layers"
             if self.facts.parameters == "last":
                 read, what = read[-1:], f"reads the last layer alone, {read[-1].layer.name!r}"
-            if not any(one.layer.trains for one in read):
+            if all(one.layer.source is None for one in read):
                 msg = (
                     f"model: expected a layer that trains, got frozen ones: {self.facts.name!r} {what}, so "
                     "that every score would be zero; use estimator 'ghost' or 'exact', which score the "
@@ -318,8 +319,8 @@ class Tracer:
             elif positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
                 traces.append(self._sketch(trace, seed))
             else:
-                if total is not None and self.group.size == 1:
-                    check_alike(self.reader, total, trace)
+                if total is not None:
+                    self.check_alike(trace, ValidationSide((total,)))
                 one = self._summarize(trace, positions, seed)
                 if total is not None:
                     keys, others = ([dict(each)["weight key"] for each in s.layouts] for s in (total, one))
@@ -345,8 +346,11 @@ class Tracer:
         """Raise `UnlikeError` where a batch has other records than the side that it is scored against."""
         if self.group.size > 1 or isinstance(side, Itself) or not self.remakes:
             return
-        if isinstance(side.parts[0], lai.ValidationSummary):
-            check_alike(self.reader, side.parts[0], trace)
+        summary = side.parts[0]
+        if isinstance(summary, lai.ValidationSummary):
+            found = layouts(trace, "all" if self.every_layer else "output")
+            if found != summary.layouts:
+                check_unlike(self.reader, summary.layouts, found)
 
     def exchange(self, readings: Iterator[Reading], side: Side) -> tuple[Iterator[Reading], Side]:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
@@ -429,7 +433,7 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
     last, parts = recording.readouts[-1].record, []
     for one in recording.readouts:
         # Ghost, which the weights are fitted to, has no record of this layer
-        if not one.own and one.layer.trains:
+        if not one.own and one.layer.source is not None:
             raise make_weight_error(one.layer.name)
         parts.append(layer_parts(one.record, last, positions, trains=one.own))
     others = ~torch.eye(len(kept), dtype=torch.bool, device=recording.losses.device)

@@ -24,10 +24,8 @@ def make_generator(seed: int | None = None) -> torch.Generator:
     return torch.Generator().manual_seed((seed + 0x9E3779B97F4A7C15) % 2**64)
 
 
-def make_batch(model: nn.Module, inputs: Any, targets: Any) -> Batch:
-    """Return a batch as a model takes it; without targets, inputs are a pair, or a mapping for both sides."""
-    if targets is not None:
-        return inputs, targets
+def make_batch(model: nn.Module, inputs: Any) -> Batch:
+    """Return a batch without targets as a model takes it: a pair, or a mapping for both sides."""
     if isinstance(inputs, tuple | list) and len(inputs) == 2:
         return inputs[0], inputs[1]
     if isinstance(inputs, Mapping):

@@ -128,7 +128,7 @@ class Curation(Callback):
             msg = "Curation: expected to be a callback of the trainer that fits, and asked while it does"
             raise RuntimeError(msg)
         self._asked = True
-        pairs = [make_batch(self.curator.model, batch, None) for batch in batches]
+        pairs = [make_batch(self.curator.model, batch) for batch in batches]
         # a mixture learns from the scores of each source
         if self._sources is not None and groups is None:
             msg = "groups: expected the source of each sample, as a sampler is given, got None"
