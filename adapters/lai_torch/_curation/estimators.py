@@ -242,9 +242,14 @@ class Tracer:
 
     def trace(self, batch: Batch, *, live: bool = False) -> tuple[Any, Tensor]:
         """Return the trace of a batch, and the losses; on the graph of a training step if `live`."""
+        record = self.reader.record
+        if live:
+            record = self.reader.record_live
         with lower_precision(self.model, self.autocast):
-            recording = self.reader.record_live(batch) if live else self.reader.record(batch)
-        losses = recording.losses if live else recording.losses.detach()
+            recording = record(batch)
+        losses = recording.losses
+        if not live:
+            losses = losses.detach()
         if self.facts.gates:
             return read_gates(recording), losses
         if recording.plan.unexplained:

@@ -92,10 +92,12 @@ class Passes:
     def observe(self, state: CuratorState, began: float) -> CuratorState:
         """Return the state with the time of a step that is timed; choose once all are."""
         timed = (*state.timed, self.group.totals(self._read_time() - began)[0])
+        state, kept, whole = replace(state, timed=timed), timed[::2], timed[1::2]
         if len(timed) < 2 * TRIALS:
-            return replace(state, timed=timed)
-        faster = "kept" if min(timed[::2]) <= min(timed[1::2]) else "whole"
-        return replace(state, timed=timed, backward=faster)
+            return state
+        if min(kept) <= min(whole):
+            return replace(state, backward="kept")
+        return replace(state, backward="whole")
 
     def _read_time(self) -> float:
         """Return the time once the device is done."""

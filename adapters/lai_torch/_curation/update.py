@@ -105,7 +105,9 @@ class Updater:
                     finite = False
                 weighed = replace(weighed, kept=kept, dropped=dropped)
         # of the processes none may be without a finite gradient, and some may be without a row
-        outcome = int(ran) if finite else 2
+        outcome = int(ran)
+        if not finite:
+            outcome = 2
         return weighed, self.engine.group.reduce_max(outcome) == 1
 
     def _gradients(self) -> list[Tensor]:

@@ -135,10 +135,9 @@ class Curation(Callback):
             raise ValueError(msg)
         weights, report = self.curator.weigh(pairs, groups=groups)
         self.shown.add(report)
-        if self._sources is not None and groups is not None and report.scores is not None:
-            names = self.sampler.names if self.sampler is not None else ()
-            numbers = torch.as_tensor(number_groups(join_groups(groups), names), device="cpu")
-            columns = [report.scores.cpu(), numbers]
+        if self._sources is not None and self.sampler is not None and report.scores is not None:
+            numbers = number_groups(join_groups(groups), self.sampler.names)
+            columns = [report.scores.cpu(), torch.as_tensor(numbers, device="cpu")]
             # a process group that has been started holds the other rows
             if self._processes > 1:
                 found: list[Any] = [None] * self._processes
@@ -171,9 +170,11 @@ class Curation(Callback):
                 stacklevel=2,
             )
         self._trained += 1
-        shares = () if self._sources is None else self._sources.mixture.weights
-        logged = {f"curation/share/{source}": share for source, share in enumerate(shares)}
-        pl_module.log_dict(self.shown.take() | logged, on_step=True)
+        logged = self.shown.take()
+        if self._sources is not None:
+            shares = enumerate(self._sources.mixture.weights)
+            logged |= {f"curation/share/{source}": share for source, share in shares}
+        pl_module.log_dict(logged, on_step=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the curator's state, and a mixture's, which Lightning puts into its checkpoints."""

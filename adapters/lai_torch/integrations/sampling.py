@@ -81,8 +81,9 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
             raise ValueError(msg)
         members = [(found == source).nonzero().squeeze(1) for source in range(int(found.max()) + 1)]
         super().__init__(members, weights, batch_size, replicas=replicas, rank=rank, fixed=fixed, seed=seed)
-        samples = sum(map(len, members))
-        self.batches = max(1, samples // (batch_size * replicas)) if batches is None else batches
+        self.batches = max(1, sum(map(len, members)) // (batch_size * replicas))
+        if batches is not None:
+            self.batches = batches
         check_count("batches", self.batches, 1)
 
     def __len__(self) -> int:

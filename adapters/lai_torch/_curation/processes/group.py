@@ -33,8 +33,9 @@ class Group:
         device: torch.device = _CPU,  # where what is told lies
     ) -> None:
         self.group, self.device = group, device
-        self.size = 1 if group is None else group.size()
-        self.rank = 0 if group is None else dist.get_rank(group)
+        self.size, self.rank = 1, 0
+        if group is not None:
+            self.size, self.rank = group.size(), dist.get_rank(group)
         self._collectives = self._bytes = 0
 
     def count_traffic(self, tensor: Tensor) -> Tensor:
