@@ -214,7 +214,9 @@ class Weigher:
         """
         with self._step, self._undo():
             with self._group.raise_together():
-                batch = make_batch(self._engine.model, inputs, targets)
+                batch = inputs, targets
+                if targets is None:
+                    batch = make_batch(self._engine.model, inputs)
                 samples = count_samples(batch, groups)
             self.state, _, weights, report = self._score_and_weigh("score", [batch], samples, groups)
         return weights, cast(ScoredReport, self._add_traffic(report))
@@ -246,7 +248,7 @@ class Weigher:
         """
         with self._step, self._undo():
             with self._group.raise_together():
-                pairs = [make_batch(self._engine.model, batch, None) for batch in batches]
+                pairs = [make_batch(self._engine.model, batch) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
@@ -506,23 +508,23 @@ class Curator(Weigher):
                     if self._optimizer is None:
                         msg = "optimizer: expected an optimizer to step with, got None (score() needs none)"
                         raise ValueError(msg)
-                    batch, curated = make_batch(self._engine.model, inputs, targets), self._curates()
+                    batch, curated = (inputs, targets), self._curates()
+                    if targets is None:
+                        batch = make_batch(self._engine.model, inputs)
                     check_trains(self.model, self._scoring.scorer.loss)
                     samples = count_samples(batch, groups, ids)
                 self._meet("step", curated)
                 # the first collective: what one process refuses of its batch has been raised on all
                 named = gather_groups(self._group, groups)
-                # a step that is timed begins when the device is idle
-                began = self._scoring.passes.read_time(self.state)
-                state, chosen = self._scoring.passes.choose(self.state, batch, scored=curated)
+                state, chosen, began = self._scoring.passes.choose(self.state, batch, scored=curated)
                 state, forward, scored = self._scoring.score(state, [batch], samples, chosen, curated=curated)
                 weighed = weigh(self._engine, state, scored, samples, self.policy, named)
                 state, weighed, found = self._updater.accumulate(state, weighed, forward.backward, undo)
                 report = make_report(self._group, scored, weighed, found, named, state)
                 # set once the optimizer has stepped, so that an error before leaves the counters as they were
                 after = count_step(state, scored, report)
-                # a step without scores, or that is skipped, is no measure of how long a pass takes
-                if scored is not None and not report.skipped:
+                # a step that is skipped is no measure of how long a pass takes
+                if began is not None and not report.skipped:
                     after = self._scoring.passes.observe(after, began)
                 try:
                     if report.updated:

@@ -127,13 +127,11 @@ def check_segments(model: nn.Module, loss: Loss, training: Any, segments: Tensor
         with preserve(model, loss):
             return check_positions(losses_of(model, loss, batch))
 
-    def message(segment: int) -> str:
-        return (
-            f"segments: expected ones that do not see one another, got losses of segment {segment} that move "
-            "with another segment's contents; have the model separate them (position_ids, an attention "
-            "mask), or score by 'exact', which needs none"
-        )
-
+    message = (
+        "segments: expected ones that do not see one another, got losses of segment {} that move with "
+        "another segment's contents; have the model separate them (position_ids, an attention mask), or "
+        "score by 'exact', which needs none"
+    )
     parameters = list(model.parameters())
     with zeros_filled(parameters):
         check_apart(losses, training, segments, parameters, message)
@@ -144,7 +142,7 @@ def check_apart(
     batch: Any,
     segments: Tensor,
     parameters: Iterable[Tensor],
-    message: Callable[[int], str],
+    message: str,
 ) -> None:
     """Raise if a segment's losses move with what is at other positions.
 
@@ -164,7 +162,7 @@ def check_apart(
     parameters
         Of the model.
     message
-        What to say of a segment.
+        What to say of a segment, whose number takes the place of `{}`.
 
     Raises
     ------
@@ -204,7 +202,7 @@ def check_apart(
         apart = torch.where(finite & ~moved & (segments >= 0), apart, 0.0)
         moves = max(moves, float(apart.amax()))
         if moves > coarsest:
-            raise ValueError(message(int(segments.flatten()[apart.argmax()])))
+            raise ValueError(message.format(int(segments.flatten()[apart.argmax()])))
     if moves > own:
         warnings.warn(
             f"segments: a loss of up to {largest:.3g} moved by {moves:.2g} with another segment's contents, "
@@ -219,7 +217,7 @@ def _check_gradients(
     batch: Any,
     contents: list[Tensor],
     segments: Tensor,
-    message: Callable[[int], str],
+    message: str,
 ) -> Tensor:
     """Return the losses of a batch; raise if the gradient at other positions' contents is not zero."""
     # With weight 2^k for the losses of segment k, the gradient at its contents, real ones or their embedding,
@@ -252,9 +250,7 @@ def _check_gradients(
     return usual.detach()
 
 
-def _check_scaled(
-    gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, message: Callable[[int], str]
-) -> None:
+def _check_scaled(gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, message: str) -> None:
     """Raise unless powers of two that weigh segments scale the gradients at their own positions alone."""
     names, number = segments.unique(return_inverse=True)
     kept = (segments >= 0).double()
@@ -269,7 +265,7 @@ def _check_scaled(
             if scale.within:
                 same |= apart <= scale.within * power * one.abs().nan_to_num(0.0, 0.0, 0.0).amax()
             if not bool(same.all()):
-                raise ValueError(message(_find_reader(gradients, segments, names)))
+                raise ValueError(message.format(_find_reader(gradients, segments, names)))
 
 
 def _find_reader(gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, names: Tensor) -> int:

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core import _adapters
 from lai_core._adapters import agreements, check_agreement, check_batch, relative_error
+from lai_torch._curation.estimators import make_scorer
 from lai_torch._curation.passes.selective import SelectivePass
-from lai_torch._curation.scoring import make_pass
+from lai_torch._curation.scoring import Passes
 from lai_torch._curation.state import ValidationSide
+from lai_torch._curation.validation import make_generator
 from lai_torch._curation.weigh import read_weights
 from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.prove import draw_weights, run_again
@@ -26,7 +28,7 @@ from lai_torch._model.preserve import preserve, run_alone, undo
 from lai_torch._model.walk import collect_held, list_parameters
 from lai_torch.curator import Weigher
 from lai_torch.exact import exact_scores
-from lai_torch.options import Estimator, EstimatorName
+from lai_torch.options import LAI, Estimator, EstimatorName, KeptOptions
 from lai_torch.trace import check_explained
 
 PASSES = ("selective", "whole")
@@ -248,7 +250,8 @@ def _backward_errors(
     model: nn.Module, loss: Loss, batch: tuple[Any, Any], last: str | None, backward: str
 ) -> dict[str, float]:
     """Return each parameter's largest relative error over several sets of kept samples."""
-    taken = make_pass(model, loss, backward, last)
+    scorer = make_scorer(model, loss, None, LAI(last=last), make_generator())
+    taken = Passes(scorer, backward, KeptOptions()).shared
     if isinstance(taken, SelectivePass):
         taken.proves = False  # the comparison here is stronger than its own
     found: dict[str, float] = {}

@@ -105,12 +105,21 @@ class Captured:
     def _partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> Any:
         """Split the joint graph and keep both halves; return halves that save nothing: that takes time."""
         from torch._functorch.partitioners import default_partition
+        from torch.utils.checkpoint import CheckpointPolicy
 
-        _save_what_is_random(joint.graph)
+        # random numbers are none of what checkpointing computes again: fewer rows would draw others
+        for node in filter(is_random, joint.graph.nodes):
+            for one in (node, *(user for user in node.users if user.target is operator.getitem)):
+                if "recompute" in one.meta:
+                    one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
         forward, backward = default_partition(joint, inputs, **options)
         returned = options["num_fwd_outputs"]
         self._split = forward, backward, returned
-        return _drop_saved(forward, returned), _keep_tangents(backward)
+        graph = fx.Graph()
+        found: Any = graph.graph_copy(forward.graph, {})
+        # what goes to the caller alone
+        graph.output(tuple(found[:returned]))
+        return fx.GraphModule(forward, graph), _keep_tangents(backward)
 
     def _compile(self, graph: fx.GraphModule, example: Any) -> Callable[..., Any]:
         """Compile the forward graph to one that also keeps the layers' inputs and what follows the last."""
@@ -141,14 +150,6 @@ def _check_unhooked(module: fx.GraphModule) -> None:
         raise ValueError(msg)
 
 
-def _drop_saved(forward: fx.GraphModule, returned: int) -> fx.GraphModule:
-    """Return a forward graph that returns what goes to the caller alone."""
-    graph = fx.Graph()
-    found: Any = graph.graph_copy(forward.graph, {})
-    graph.output(tuple(found[:returned]))
-    return fx.GraphModule(forward, graph)
-
-
 def _keep_tangents(backward: fx.GraphModule) -> fx.GraphModule:
     """Return a backward graph of the gradients at the outputs alone: it is asked for and never run."""
     graph = fx.Graph()
@@ -159,17 +160,6 @@ def _keep_tangents(backward: fx.GraphModule) -> fx.GraphModule:
     ]
     graph.output(tuple(None if one is None else tangents[0] for one in results(backward.graph)))
     return fx.GraphModule(backward, graph)
-
-
-def _save_what_is_random(graph: fx.Graph) -> None:
-    """Take random numbers out of what checkpointing computes again: fewer rows would draw others."""
-    from torch.utils.checkpoint import CheckpointPolicy
-
-    drawn = [node for node in graph.nodes if is_random(node)]
-    for node in drawn:
-        for one in (node, *(user for user in node.users if user.target is operator.getitem)):
-            if "recompute" in one.meta:
-                one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def bind_weakly(method: Callable[..., Any]) -> Callable[..., Any]:

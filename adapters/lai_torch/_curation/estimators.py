@@ -20,6 +20,7 @@ from lai_core._adapters import (
     make_weight_error,
 )
 from lai_core.estimators.gates import gate_lai_scores
+from lai_core.records.compatible import layouts
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.processes.sides import subtract_own, sum_sides
 from lai_torch._curation.readings import (
@@ -31,16 +32,16 @@ from lai_torch._curation.readings import (
     chunks,
     cut_evenly,
     find_finite,
-    join_scored,
     select_finite,
+    spoil,
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.tracer import UnlikeError, check_alike
+from lai_torch._curation.tracer import UnlikeError, check_unlike
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.gates import read_gates
-from lai_torch._graph.record import NotFiniteError, Reader, Recording
+from lai_torch._graph.record import NotFiniteError, Reader
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import Function, UnusableError, finite_gradient, losses_of
 from lai_torch._model.precision import lower_precision
@@ -117,8 +118,16 @@ class Scorer:
         readings, side = self.exchange(readings, side)
         with self.group.raise_together():
             # not a loop, whose variable would hold one part's trace while the next is made
-            multiply = functools.partial(self.multiply, state, side)
-            scored = join_scored(list(map(multiply, readings)))
+            found = list(map(functools.partial(self.multiply, state, side), readings))
+            scored = found[0]
+            if len(found) > 1:
+                parts = torch.cat([each.parts for each in found], dim=1)
+                scored = replace(scored, parts=parts, losses=torch.cat([each.losses for each in found]))
+            scores = spoil(scored.scores, scored.losses)
+            parts = scores[None]
+            if len(scored.parts) > 1:
+                parts = spoil(scored.parts, scores)
+            scored = replace(scored, parts=parts)
             if self.cut is None or isinstance(side, Itself):
                 return scored
             sizes = (
@@ -233,15 +242,29 @@ class Tracer:
 
     def trace(self, batch: Batch, *, live: bool = False) -> tuple[Any, Tensor]:
         """Return the trace of a batch, and the losses; on the graph of a training step if `live`."""
+        record = self.reader.record
+        if live:
+            record = self.reader.record_live
         with lower_precision(self.model, self.autocast):
-            recording = self.reader.record_live(batch) if live else self.reader.record(batch)
-        losses = recording.losses if live else recording.losses.detach()
+            recording = record(batch)
+        losses = recording.losses
+        if not live:
+            losses = losses.detach()
         if self.facts.gates:
             return read_gates(recording), losses
         if recording.plan.unexplained:
             check_explained(recording.plan.unexplained)
         if not self.every_layer:
-            self._check_trained(recording)
+            read, what = recording.readouts, "reads layers"
+            if self.facts.parameters == "last":
+                read, what = read[-1:], f"reads the last layer alone, {read[-1].layer.name!r}"
+            if all(one.layer.source is None for one in read):
+                msg = (
+                    f"model: expected a layer that trains, got frozen ones: {self.facts.name!r} {what}, so "
+                    "that every score would be zero; use estimator 'ghost' or 'exact', which score the "
+                    "parameters that train"
+                )
+                raise ValueError(msg)
             return recording.trace, losses
         # without what LAI alone reads, the last layer aside: one sample may have less of it
         *before, last = recording.trace.layers
@@ -255,21 +278,6 @@ class Tracer:
         """Return a state with what this batch told of them."""
         routed, left = (tuple(sorted(names)) for names in (self.reader.routed, self.reader.left))
         return replace(state, routed=routed, left=left)
-
-    def _check_trained(self, recording: Recording) -> None:
-        """Raise where none of the layers that are read trains: every score would be zero."""
-        head_alone = self.facts.parameters == "last"
-        read = recording.readouts[-1:] if head_alone else recording.readouts
-        if any(one.layer.trains for one in read):
-            return
-        what = f"{self.facts.name!r} reads layers"
-        if head_alone:
-            what = f"{self.facts.name!r} reads the last layer alone, {read[-1].layer.name!r}"
-        msg = (
-            f"model: expected a layer that trains, got frozen ones: {what}, so that every score would be "
-            "zero; use estimator 'ghost' or 'exact', which score the parameters that train"
-        )
-        raise ValueError(msg)
 
     def draw_seed(self) -> int | None:
         """Draw the seed of a sketch, if there is to be one."""
@@ -316,8 +324,8 @@ class Tracer:
             elif positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
                 traces.append(self._sketch(trace, seed))
             else:
-                if total is not None and self.group.size == 1:
-                    check_alike(self.reader, total, trace)
+                if total is not None:
+                    self.check_alike(trace, ValidationSide((total,)))
                 one = self._summarize(trace, positions, seed)
                 if total is not None:
                     keys, others = ([dict(each)["weight key"] for each in s.layouts] for s in (total, one))
@@ -343,8 +351,11 @@ class Tracer:
         """Raise `UnlikeError` where a batch has other records than the side that it is scored against."""
         if self.group.size > 1 or isinstance(side, Itself) or not self.remakes:
             return
-        if isinstance(side.parts[0], lai.ValidationSummary):
-            check_alike(self.reader, side.parts[0], trace)
+        summary = side.parts[0]
+        if isinstance(summary, lai.ValidationSummary):
+            found = layouts(trace, "all" if self.every_layer else "output")
+            if found != summary.layouts:
+                check_unlike(self.reader, summary.layouts, found)
 
     def exchange(self, readings: Iterator[Reading], side: Side) -> tuple[Iterator[Reading], Side]:
         """Add the validation side that the other processes' samples make, where a batch scores itself."""
@@ -427,7 +438,7 @@ def _fit_weights(tracer: Tracer, every: Reader, validation: Batch, size: int, po
     last, parts = recording.readouts[-1].record, []
     for one in recording.readouts:
         # Ghost, which the weights are fitted to, has no record of this layer
-        if not one.own and one.layer.trains:
+        if not one.own and one.layer.source is not None:
             raise make_weight_error(one.layer.name)
         parts.append(layer_parts(one.record, last, positions, trains=one.own))
     others = ~torch.eye(len(kept), dtype=torch.bool, device=recording.losses.device)

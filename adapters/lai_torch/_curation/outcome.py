@@ -94,11 +94,14 @@ def make_report(
     state: CuratorState,
 ) -> Report:
     """Say what became of a batch: of this process's samples one by one, of all processes' in sum."""
+    kind: type[Report] = Report
     found: dict[str, Any] = {"scores": None, "losses": gradient.losses}
     if scored is not None:
         # a report holds what a scored batch knows, and None of a warm-up
-        found = {name: getattr(scored, name) for name in SHARED} | {"scores": scored.scores}
-        found["parts"] = None if scored.sizes is None else scored.parts
+        kind, found = ScoredReport, {name: getattr(scored, name) for name in SHARED}
+        found |= {"scores": scored.scores, "age": max(state.served - 1, 0)}
+        if scored.sizes is None:
+            found["parts"] = None
     kept, dropped, weights, everyone = weighed.kept, weighed.dropped, weighed.weights, weighed.everyone
     if not gradient.used:
         dropped += int(((weights > 0) & ~torch.isfinite(gradient.losses)).sum())
@@ -116,7 +119,8 @@ def make_report(
         # the sum of none would read as a loss of 0
         if not kept:
             loss = math.nan
-    kind = Report if scored is None else ScoredReport
+    if groups is not None:
+        found["group_drops"] = measure_dropped_shares(everyone, groups)
     return kind(
         weights=weights,
         kept=kept,
@@ -124,12 +128,10 @@ def make_report(
         dropped=dropped,
         skipped=not gradient.used,
         updated=gradient.updated,
-        group_drops=None if groups is None else measure_dropped_shares(everyone, groups),
         backward=gradient.name,
         trained_losses=gradient.losses,
         total=loss,
         step=state.steps,
-        age=0 if scored is None else max(state.served - 1, 0),
         **found,
     )
 

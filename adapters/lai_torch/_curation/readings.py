@@ -117,13 +117,3 @@ def select_rows(trace: Any, kept: Tensor) -> Any:
         replace(layer, **{name: array[kept] for name, array in layer.arrays().items()})
         for layer in trace.layers
     )
-
-
-def join_scored(found: list[Scored]) -> Scored:
-    """Return the scores of consecutive parts of a batch as its scores; NaN where one is not finite."""
-    one = found[0]
-    if len(found) > 1:
-        parts = torch.cat([each.parts for each in found], dim=1)
-        one = replace(one, parts=parts, losses=torch.cat([each.losses for each in found]))
-    scores = spoil(one.scores, one.losses)
-    return replace(one, parts=scores[None] if len(one.parts) == 1 else spoil(one.parts, scores))

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from lai_torch._curation.estimators import Scorer, make_scorer
 from lai_torch._curation.passes.base import Forward, KeptPass, WholePass, acts_alike
@@ -19,12 +18,12 @@ from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.readings import Batch, Itself, Scored
 from lai_torch._curation.state import CuratorState, ValidationSide
 from lai_torch._curation.tracer import UnlikeError
-from lai_torch._curation.validation import Validation, make_generator, move_to_model, select_keys
-from lai_torch._model.batch import Loss, count
+from lai_torch._curation.validation import Validation, move_to_model, select_keys
+from lai_torch._model.batch import count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import use_eval_mode
 from lai_torch._model.walk import forget, list_parameters
-from lai_torch.options import LAI, Estimator, KeptOptions
+from lai_torch.options import Estimator, KeptOptions
 from lai_torch.options.protocols import Policy, wants
 
 Pass = KeptPass | WholePass | SelectivePass
@@ -67,47 +66,45 @@ class Passes:
             self.shared = WholePass(tracer, self.kept)
         self.timing = backward == "auto" and isinstance(self.shared, WholePass)
 
-    def choose(self, state: CuratorState, batch: Batch, *, scored: bool) -> tuple[CuratorState, Pass]:
-        """Return the pass of the next step, whose batch is scored or not, and the state with that choice."""
+    def choose(
+        self, state: CuratorState, batch: Batch, *, scored: bool
+    ) -> tuple[CuratorState, Pass, float | None]:
+        """Return the pass of the next step, whose batch is scored or not, and the state with that choice.
+
+        And the time at which the step begins; None if it is not timed.
+        """
         if not scored:
-            return state, self.kept
+            return state, self.kept, None
         if not self.timing:
-            return state, self.shared
+            return state, self.shared, None
         if state.backward is None and not state.timed:
             assert isinstance(self.shared, WholePass)
             with self.group.raise_together():
                 differs = not acts_alike(self.shared.tracer, batch)
             if self.group.totals(differs)[0]:
                 state = replace(state, backward="kept")
+        if state.backward == "kept":
+            return state, self.kept, None
         if state.backward is not None:
-            return state, self.kept if state.backward == "kept" else self.shared
-        return state, (self.kept, self.shared)[len(state.timed) % 2]
+            return state, self.shared, None
+        return state, (self.kept, self.shared)[len(state.timed) % 2], self._read_time()
 
-    def observe(self, state: CuratorState, began: float | None) -> CuratorState:
+    def observe(self, state: CuratorState, began: float) -> CuratorState:
         """Return the state with the time of a step that is timed; choose once all are."""
-        now = self.read_time(state)
-        if began is None or now is None:
-            return state
-        timed = (*state.timed, self.group.totals(now - began)[0])
+        timed = (*state.timed, self.group.totals(self._read_time() - began)[0])
+        state, kept, whole = replace(state, timed=timed), timed[::2], timed[1::2]
         if len(timed) < 2 * TRIALS:
-            return replace(state, timed=timed)
-        faster = "kept" if min(timed[::2]) <= min(timed[1::2]) else "whole"
-        return replace(state, timed=timed, backward=faster)
+            return state
+        if min(kept) <= min(whole):
+            return replace(state, backward="kept")
+        return replace(state, backward="whole")
 
-    def read_time(self, state: CuratorState) -> float | None:
-        """Return the time once the device is done; None where no pass is timed."""
-        if not self.timing or state.backward is not None:
-            return None
+    def _read_time(self) -> float:
+        """Return the time once the device is done."""
         device = next(self.model.parameters()).device
         if device.type != "cpu":
             torch.accelerator.synchronize(device)
         return time.perf_counter()
-
-
-def make_pass(model: nn.Module, loss: Loss, name: str, last: str | None = None) -> Pass:
-    """Return a pass by itself, as a curator with LAI makes it."""
-    scorer = make_scorer(model, loss, None, LAI(last=last), make_generator())
-    return Passes(scorer, name, KeptOptions()).shared
 
 
 class Scoring:

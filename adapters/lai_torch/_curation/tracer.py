@@ -7,8 +7,7 @@ no sample reaches has none, and a layer that runs until it is done has as many a
 from collections import defaultdict
 from typing import Any
 
-import lai_core as lai
-from lai_core.records.compatible import Layouts, layouts
+from lai_core.records.compatible import Layouts
 from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.record import Reader
 
@@ -20,12 +19,9 @@ class UnlikeError(ValueError):
     """
 
 
-def check_alike(reader: Reader, summary: lai.ValidationSummary, trace: lai.Trace) -> None:
+def check_unlike(reader: Reader, summed: Layouts, found: Layouts) -> None:
     """Raise where a batch has other records than a summary, once known which are to be read otherwise."""
-    found = layouts(trace, "all" if reader.every else "output")
-    if found == summary.layouts:
-        return
-    before, now = _group_layouts(summary.layouts), _group_layouts(found)
+    before, now = _group_layouts(summed), _group_layouts(found)
     if not reader.every:
         # LAI leaves experts out: this batch, or an earlier part, has shown that a layer of the summary is one
         if reader.routed & before.keys():

@@ -1,6 +1,5 @@
 """Put back what a step that raises changed in place: buffers, gradients and draws."""
 
-from collections.abc import Callable, Sequence
 from operator import attrgetter
 from types import TracebackType
 from typing import Any
@@ -42,7 +41,19 @@ class Undo:
     def __enter__(self) -> "Undo":
         """Remember buffers and draws."""
         self._drawn = self.generator.get_state()
-        self.restore_buffers = _buffers(self.modules)
+        # a scripted module's table can only be walked by its items
+        tables = [(module, module._buffers) for module in self.modules if module._buffers]
+        self._buffers = [(module, name, one) for module, table in tables for name, one in table.items()]
+        present = [one for _, _, one in self._buffers if one is not None]
+        copies: list[Tensor] = []
+        with torch.no_grad():
+            clone = getattr(torch, "_foreach_clone", None)
+            # that call takes either DTensors alone or none, and no sparse tensor
+            if clone is None or not _PLAIN.issuperset(map(type, present)) or any(map(_SPARSE, present)):
+                copies = [one.detach().clone() for one in present]
+            elif present:
+                copies = list(clone(present))
+        self._copies = list(zip(present, copies, strict=True))
         return self
 
     def __exit__(
@@ -57,6 +68,13 @@ class Undo:
             self.restore_gradients()
             self.restore_buffers()
             self.generator.set_state(self._drawn)
+
+    def restore_buffers(self) -> None:
+        """Put the model's buffers back, and what they held."""
+        for module, name, buffer in self._buffers:
+            module._buffers[name] = buffer
+        for buffer, copy in self._copies:
+            buffer.data.copy_(copy)  # BatchNorm writes without counting versions, so that these cannot tell
 
     def begin_stepping(self) -> None:
         """Remember where the parameters are: the optimizer steps next."""
@@ -81,35 +99,6 @@ class Undo:
             parameter.grad = None
         for parameter, gradient in self._earlier:
             parameter.grad = gradient
-
-
-def _buffers(modules: Sequence[nn.Module]) -> Callable[[], None]:
-    # a scripted module's table can only be walked by its items
-    tables = [(module, module._buffers) for module in modules if module._buffers]
-    held = [(module, name, buffer) for module, table in tables for name, buffer in table.items()]
-    present = [buffer for _, _, buffer in held if buffer is not None]
-    copies = _copies(present)
-
-    def restore() -> None:
-        for module, name, buffer in held:
-            module._buffers[name] = buffer
-        for buffer, copy in zip(present, copies, strict=True):
-            buffer.data.copy_(copy)  # BatchNorm writes without counting versions, so that these cannot tell
-
-    return restore
-
-
-def _copies(tensors: list[Tensor]) -> list[Tensor]:
-    """Return copies, made in one call where torch has one."""
-    if not tensors:
-        return []
-    with torch.no_grad():
-        clone = getattr(torch, "_foreach_clone", None)
-        # that call takes either DTensors alone or none, and no sparse tensor
-        special = not _PLAIN.issuperset(map(type, tensors)) or any(map(_SPARSE, tensors))
-        if clone is None or special:
-            return [tensor.detach().clone() for tensor in tensors]
-        return list(clone(tensors))
 
 
 def clear(optimizer: Any) -> None:

@@ -10,7 +10,6 @@ from torch import Tensor
 from lai_torch._curation.passes.base import Backward, Gradient, find_coupling
 from lai_torch._curation.processes.engine import Engine, local
 from lai_torch._curation.processes.finite import are_finite, list_entries, witness
-from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import CuratorState
 from lai_torch._curation.undo import Undo, clear
 from lai_torch._curation.weigh import Weighed
@@ -39,7 +38,14 @@ class Updater:
         A batch whose loss or gradient is not finite contributes nothing, and one that contributes nothing
         leaves gradients and buffers as they were: BatchNorm's statistics would keep a NaN for good.
         """
-        _check_steps(self.optimizer)
+        # accelerate's own accumulation switches the optimizer off
+        accelerated = getattr(self.optimizer, "gradient_state", None)
+        if accelerated is not None and not accelerated.sync_gradients:
+            msg = (
+                "optimizer: expected one that steps, got one inside accelerator.accumulate(), where it does "
+                "not at every batch; leave that out, and pass Curator(accumulate=)"
+            )
+            raise ValueError(msg)
         earlier = undo.detach_gradients(begins=state.batches == 0)
         with self.engine.group.raise_together():
             found = backward(weighed, self.parts, undo.restore_buffers)
@@ -99,7 +105,9 @@ class Updater:
                     finite = False
                 weighed = replace(weighed, kept=kept, dropped=dropped)
         # of the processes none may be without a finite gradient, and some may be without a row
-        outcome = int(ran) if finite else 2
+        outcome = int(ran)
+        if not finite:
+            outcome = 2
         return weighed, self.engine.group.reduce_max(outcome) == 1
 
     def _gradients(self) -> list[Tensor]:
@@ -111,34 +119,19 @@ class Updater:
         self.engine.add_up([p for group in self.optimizer.param_groups for p in group["params"]])
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
+        gradients = self._gradients()
         # what each process found finite may overflow in a sum, and what is scaled was not looked at
         summed = self.engine.group.size > 1 and not self.engine.lockstep
-        finite = not (summed or self.scaler is not None) or are_finite(self._gradients())
-        if finite and self.max_norm is not None:
-            clip(self._gradients(), self.max_norm, self.engine.group)
+        finite = not (summed or self.scaler is not None) or are_finite(gradients)
+        if finite and self.max_norm is not None and gradients:
+            # of sharded gradients, the norm over all shards
+            norms = [torch.linalg.vector_norm(list_entries(each)) for each in gradients]
+            whole = [self.engine.group.whole(norm) for norm in norms]
+            total = torch.linalg.vector_norm(torch.stack([norm.to(whole[0]) for norm in whole]))
+            # as torch.nn.utils.clip_grad_norm_ has it
+            scale = (self.max_norm / (total + 1e-6)).clamp(max=1.0)
+            for each in gradients:
+                each.mul_(scale.to(each.device, each.dtype))
         if not finite and self.scaler is not None:
             self.step()  # which lowers the scale, and steps on nothing
         return finite
-
-
-def _check_steps(optimizer: Any) -> None:
-    """Raise where accelerate's own accumulation has switched the optimizer off."""
-    state = getattr(optimizer, "gradient_state", None)
-    if state is not None and not state.sync_gradients:
-        msg = (
-            "optimizer: expected one that steps, got one inside accelerator.accumulate(), where it does not "
-            "at every batch; leave that out, and pass Curator(accumulate=)"
-        )
-        raise ValueError(msg)
-
-
-def clip(gradients: list[Tensor], max_norm: float, group: Group) -> None:
-    """Clip gradients to a common norm, in place; of sharded gradients, the norm over all shards."""
-    norms = [torch.linalg.vector_norm(list_entries(each)) for each in gradients]
-    whole = [group.whole(norm) for norm in norms]
-    if not whole:
-        return
-    total = torch.linalg.vector_norm(torch.stack([norm.to(whole[0]) for norm in whole]))
-    scale = (max_norm / (total + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_ has it
-    for each in gradients:
-        each.mul_(scale.to(each.device, each.dtype))

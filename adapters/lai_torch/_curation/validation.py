@@ -17,25 +17,15 @@ ITSELF = ("batch", "batch+self")
 """Score a batch against itself: each sample left out of its own score, or not (as the paper prints)."""
 
 
-def make_generator() -> torch.Generator:
-    """Return a generator with torch's seed moved on, so that its draws are not those of torch's own."""
-    return derive_generator(torch.initial_seed())
-
-
-def derive_generator(seed: int) -> torch.Generator:
-    """Return a generator with a seed moved on, so that its draws are not those of that seed."""
+def make_generator(seed: int | None = None) -> torch.Generator:
+    """Return a generator that draws other numbers than one with the seed; None: than torch's own."""
+    if seed is None:
+        seed = torch.initial_seed()
     return torch.Generator().manual_seed((seed + 0x9E3779B97F4A7C15) % 2**64)
 
 
-def pair_with_itself(batch: Any) -> Any:
-    """Return a mapping as inputs and targets both: the model takes it by name, the loss sees all of it."""
-    return (batch, batch) if isinstance(batch, Mapping) else batch
-
-
-def make_batch(model: nn.Module, inputs: Any, targets: Any) -> Batch:
-    """Return a batch as a model takes it; without targets, inputs are a pair, or a mapping for both sides."""
-    if targets is not None:
-        return inputs, targets
+def make_batch(model: nn.Module, inputs: Any) -> Batch:
+    """Return a batch without targets as a model takes it: a pair, or a mapping for both sides."""
     if isinstance(inputs, tuple | list) and len(inputs) == 2:
         return inputs[0], inputs[1]
     if isinstance(inputs, Mapping):
@@ -90,21 +80,15 @@ class Validation:
         # a list of single samples, whose targets have no axis, is one batch
         if isinstance(source, list) and source and all(map(_is_sample, source)):
             source = tuple(default_collate([tuple(sample) for sample in source]))
-        source = pair_with_itself(source)
+        # inputs and targets both: the model takes it by name, the loss sees all of it
+        if isinstance(source, Mapping):
+            source = source, source
         check_source(source, fraction)
         self.source, self.fraction, self.generator = source, fraction, generator
         self._iterator: Iterator[Batch] | None = None
-        self._stream = derive_generator(generator.initial_seed())
-
-    @property
-    def is_summary(self) -> bool:
-        """Whether the source is a summary that someone else made."""
-        return isinstance(self.source, lai.ValidationSummary)
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether each batch is scored against itself."""
-        return isinstance(self.source, str)
+        self._stream = make_generator(generator.initial_seed())
+        # a summary that someone else made; each batch, which is scored against itself
+        self.is_summary, self.is_batch = isinstance(source, lai.ValidationSummary), isinstance(source, str)
 
     def draw(self) -> Batch | None:
         """Return the next validation batch; None if the loader has run dry for good.
@@ -126,12 +110,19 @@ class Validation:
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._stream.get_state())
             try:
-                found = self._next()
+                if self._iterator is None:
+                    self._iterator = iter(self.source)
+                found = next(self._iterator, None)
+                # an iterator is its own, and does not start again; a loader makes a new one
+                if found is None and iter(self.source) is not self.source:
+                    self._iterator = iter(self.source)
+                    found = next(self._iterator, None)
             finally:
                 self._stream.set_state(torch.get_rng_state())
         if found is None:
             return None
-        found = pair_with_itself(found)
+        if isinstance(found, Mapping):
+            return found, found
         if not isinstance(found, list | tuple) or len(found) != 2:
             msg = (
                 "validation: expected the loader to give mappings, or pairs (inputs, targets), got "
@@ -139,17 +130,6 @@ class Validation:
             )
             raise TypeError(msg)
         return found[0], found[1]
-
-    def _next(self) -> Any:
-        """Return the loader's next batch, from its start again where it has run dry."""
-        if self._iterator is None:
-            self._iterator = iter(self.source)
-        found = next(self._iterator, None)
-        # an iterator is its own, and does not start again; a loader makes a new one
-        if found is None and iter(self.source) is not self.source:
-            self._iterator = iter(self.source)
-            found = next(self._iterator, None)
-        return found
 
 
 def check_source(source: Any, fraction: float) -> None:

@@ -112,20 +112,15 @@ def _find_direction(
         gradient = -gradient
     if value is not None and group["weight_decay"] and not _is_decoupled(optimizer, group):
         gradient = gradient + float(group["weight_decay"]) * view_real(value)
-    if isinstance(optimizer, torch.optim.SGD):
-        return _momentum_step(group, state, gradient)
-    return _adam_step(group, state, gradient)
-
-
-def _momentum_step(group: dict[str, Any], state: dict[str, Any], gradient: Tensor) -> Tensor:
-    momentum, buffer = float(group["momentum"]), state.get("momentum_buffer")
-    if momentum == 0.0:
-        return gradient
-    into = gradient
-    # the first step fills the buffer with the whole gradient, undamped
-    if buffer is not None:
+    if not isinstance(optimizer, torch.optim.SGD):
+        return _adam_step(group, state, gradient)
+    momentum, buffer, into = float(group["momentum"]), state.get("momentum_buffer"), gradient
+    # the first step fills the buffer with the whole gradient, undamped; without momentum there is none
+    if momentum and buffer is not None:
         into = momentum * view_real(buffer) + (1 - float(group["dampening"])) * gradient
-    return gradient + momentum * into if group["nesterov"] else into
+    if momentum and group["nesterov"]:
+        return gradient + momentum * into
+    return into
 
 
 def _adam_step(group: dict[str, Any], state: dict[str, Any], gradient: Tensor) -> Tensor:

@@ -59,18 +59,6 @@ class UnusableError(ValueError):
     """A validation batch that no summary can be made of, though the next one may do."""
 
 
-@contextmanager
-def plain_attention() -> Iterator[None]:
-    """Run attention as separate differentiable operations: fused kernels have no forward mode."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-
-
 class Function:
     """The losses of a batch, and what they are a function of.
 
@@ -125,9 +113,15 @@ class Function:
         ValueError
             If a reverse pass writes `.grad` by itself, where it cannot be told whose it is.
         """
-        with preserve(self.model, self.loss, hooks=True), plain_attention():
-            yield
-            check_returned(list_parameters(self.model, self.loss))
+        fast = torch.backends.mha.get_fastpath_enabled()
+        # fused kernels have no forward mode
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            with preserve(self.model, self.loss, hooks=True), sdpa_kernel(SDPBackend.MATH):
+                yield
+                check_returned(list_parameters(self.model, self.loss))
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
 
     def __call__(self, batch: tuple[Any, Any]) -> Tensor:
         """Return the losses `(n,)`."""

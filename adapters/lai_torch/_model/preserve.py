@@ -18,7 +18,6 @@ from lai_torch._model.modes import Caches, enter_own_eval_mode, has_own_modes
 from lai_torch._model.precision import float8_layers
 from lai_torch._model.snapshot import Streams, Tensors
 from lai_torch._model.walk import (
-    Held,
     Step,
     collect_held,
     list_parameters,
@@ -28,6 +27,10 @@ from lai_torch._model.walk import (
 )
 
 _REENTRANT, _OTHERS = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
+_CHECKPOINT = _OTHERS
+"""The name of torch's function that runs a checkpoint: since 2.14 another one."""
+if hasattr(checkpoint, _OTHERS + "_impl"):
+    _CHECKPOINT = _OTHERS + "_impl"
 
 
 class _Refused:
@@ -57,27 +60,20 @@ def allow_repeated_grad() -> AbstractContextManager[None]:
 
     A selective checkpoint allows a single backward pass, so that its inside is computed again as a whole.
     """
-    name = _name_checkpoint()
-    checkpointed = getattr(checkpoint, name)
+    checkpointed = getattr(checkpoint, _CHECKPOINT)
     nothing = checkpoint.noop_context_fn
 
     def unselective(function: Any, first: Any, second: Any, *args: Any, **options: Any) -> Any:
-        if name == _OTHERS:  # its third argument is the context
+        if _CHECKPOINT == _OTHERS:  # its third argument is the context
             return checkpointed(function, first, nothing, *args, **options)
         return checkpointed(function, first, second, *args, **options | {"context_fn": nothing})
 
-    return _replace_functions({_REENTRANT: _Refused, name: unselective})
-
-
-def _name_checkpoint() -> str:
-    """Return the name of torch's function that runs a checkpoint: since 2.14 another one."""
-    newer = _OTHERS + "_impl"
-    return newer if hasattr(checkpoint, newer) else _OTHERS
+    return _replace_functions({_REENTRANT: _Refused, _CHECKPOINT: unselective})
 
 
 def skip_checkpoints() -> AbstractContextManager[None]:
     """Run the body without checkpoints: what every layer's record keeps need not be computed again."""
-    return _replace_functions({_name_checkpoint(): _do_nothing})
+    return _replace_functions({_CHECKPOINT: _do_nothing})
 
 
 @contextmanager
@@ -140,7 +136,6 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
     modules, streams, caches = held.modules, Streams(held.modules), Caches(held)
     flags = [module.training for module in modules]
     with (
-        _full_precision(held) if torch._C._is_any_autocast_enabled() else _NOTHING,
         disable_compilation(),
         float8_layers(held, trained=False),
         allow_repeated_grad(),
@@ -150,6 +145,12 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
         empty_gradients(held.parameters.values()),
         ExitStack() as stack,
     ):
+        if torch._C._is_any_autocast_enabled():
+            placed = chain(held.parameters.values(), held.buffers.values())
+            # a model on another device may still compute on the CPU
+            for kind in {"cpu", *(one.device.type for one in placed)}:
+                if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+                    stack.enter_context(torch.autocast(kind, enabled=False))
         # put back from the last to the first, also where one of them raises
         for each in tensors:
             stack.callback(each.restore)
@@ -157,17 +158,6 @@ def preserve(model: nn.Module, loss: Any = None, *, hooks: bool = False) -> Iter
         stack.callback(caches.restore)
         stack.callback(streams.restore)
         yield streams
-
-
-@contextmanager
-def _full_precision(held: Held) -> Iterator[None]:
-    with ExitStack() as stack:
-        tensors = chain(held.parameters.values(), held.buffers.values())
-        # a model on another device may still compute on the CPU
-        for kind in {"cpu", *(one.device.type for one in tensors)}:
-            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
-        yield
 
 
 def disable_compilation() -> AbstractContextManager[Any]:

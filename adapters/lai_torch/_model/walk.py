@@ -79,7 +79,7 @@ class Held:
     ) -> None:
         self.modules, self.parameters, self.buffers = modules, parameters, buffers
         self._tables = list(map(_contents, _TABLES, repeat(modules)))
-        self._with: tuple[Held, Held] | None = None
+        self.with_loss: tuple[Held, Held] | None = None  # a loss, and what both hold
         self._made: dict[Any, Any] = {}
 
     @classmethod
@@ -100,17 +100,6 @@ class Held:
             msg = f"model: expected whole parameters, got those of DeepSpeed's ZeRO stage 3; {_BEFOREHAND}"
             raise ValueError(msg)
         return cls(modules, parameters, dict(root.named_buffers()))
-
-    def add_loss(self, loss: "Held") -> "Held":
-        """Return this and a loss's modules and parameters, which are called `loss.NAME`."""
-        # made anew for another loss alone: what is memoised is kept with it
-        if self._with is None or self._with[0] is not loss:
-            known = set(map(id, self.parameters.values()))
-            own = {f"loss.{name}": one for name, one in loss.parameters.items() if id(one) not in known}
-            # a parameter that the loss shares with the model keeps the model's name
-            both = Held([*self.modules, *loss.modules], {**self.parameters, **own}, self.buffers)
-            self._with = loss, both
-        return self._with[1]
 
     def memoise(self, make: Callable[["Held"], Made]) -> Made:
         """Memoise a derived value; treat it as read-only."""
@@ -182,9 +171,19 @@ def forget(*, whole: bool = False) -> None:
 
 
 def collect_held(model: nn.Module, loss: Any = None) -> Held:
-    """Return what a model holds, and a loss if it is a module."""
+    """Return what a model holds; and a loss if it is a module, whose parameters are called `loss.NAME`."""
     found = _collect(model)
-    return found.add_loss(_collect(loss)) if isinstance(loss, nn.Module) else found
+    if not isinstance(loss, nn.Module):
+        return found
+    other = _collect(loss)
+    # made anew for another loss alone: what is memoised is kept with it
+    if found.with_loss is None or found.with_loss[0] is not other:
+        known = set(map(id, found.parameters.values()))
+        own = {f"loss.{name}": one for name, one in other.parameters.items() if id(one) not in known}
+        # a parameter that the loss shares with the model keeps the model's name
+        both = Held([*found.modules, *other.modules], {**found.parameters, **own}, found.buffers)
+        found.with_loss = other, both
+    return found.with_loss[1]
 
 
 def _collect(root: nn.Module) -> Held:

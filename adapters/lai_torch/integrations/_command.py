@@ -60,7 +60,15 @@ def name_argument(argument: str) -> Iterator[None]:
 def read_samples(path: Path) -> Samples:
     """Read a file of texts, numbered from 0, or a folder of images, named by path."""
     if path.is_dir():
-        return _read_folder(path)
+        files = [file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()]
+        kinds = [file for file in files if file.suffix.lower() in IMAGES]
+        images = [file for file in kinds if not any(part.startswith(".") for part in file.parts)]
+        if not images:
+            msg = f"expected images in it, got none; texts are read from a file, one of {', '.join(READERS)}"
+            raise ValueError(msg)
+        # at any depth; the class is the folder's first level
+        classes = [file.parts[0] if len(file.parts) > 1 else None for file in images]
+        return Samples([file.as_posix() for file in images], [path / file for file in images], classes)
     if path.suffix not in READERS:
         msg = f"expected a folder of images, or a file of texts, one of {', '.join(READERS)}"
         raise ValueError(msg)
@@ -69,32 +77,13 @@ def read_samples(path: Path) -> Samples:
         msg = "expected texts, got none"
         raise ValueError(msg)
     for number, record in enumerate(records):
-        _check_text(number, record)
+        text = record.get("text") if isinstance(record, dict) else None
+        if not isinstance(text, str) or not text.strip():
+            got = "an empty one" if isinstance(text, str) else type(text).__name__
+            msg = f"expected a text in sample {number}, as {{'text': ...}}, got {got}; leave that sample out"
+            raise ValueError(msg)
     texts, labels = ([record.get(name) for record in records] for name in ("text", "label"))
     return Samples(range(len(texts)), texts, labels)
-
-
-def _read_folder(folder: Path) -> Samples:
-    """Find all images, at any depth; the class is the folder's first level."""
-    files = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file()]
-    images = [
-        file
-        for file in files
-        if file.suffix.lower() in IMAGES and not any(part.startswith(".") for part in file.parts)
-    ]
-    if not images:
-        msg = f"expected images in it, got none; texts are read from a file, one of {', '.join(READERS)}"
-        raise ValueError(msg)
-    labels = [file.parts[0] if len(file.parts) > 1 else None for file in images]
-    return Samples([file.as_posix() for file in images], [folder / file for file in images], labels)
-
-
-def _check_text(number: int, record: Any) -> None:
-    text = record.get("text") if isinstance(record, dict) else None
-    if not isinstance(text, str) or not text.strip():
-        got = "an empty one" if isinstance(text, str) else type(text).__name__
-        msg = f"expected a text in sample {number}, as {{'text': ...}}, got {got}; leave that sample out"
-        raise ValueError(msg)
 
 
 def _decode(path: Path) -> str:

@@ -34,8 +34,8 @@ LOSSES = (
 )
 
 
-def check_losses(trainer: Any) -> None:
-    """Refuse losses of a whole batch: a curated step trains on the weighted losses of its samples alone."""
+def check_losses(trainer: Any, curated: type, sample_loss: Any) -> None:
+    """Refuse losses that are not `sample_loss`: a curated step trains on its samples' own losses."""
     if trainer.compute_loss_func is not None:
         msg = (
             f"compute_loss_func: expected None, got {trainer.compute_loss_func!r}: a curated step weighs the "
@@ -50,10 +50,9 @@ def check_losses(trainer: Any) -> None:
             "cross_entropy(label_smoothing=) does"
         )
         raise ValueError(msg)
-
-
-def check_own_loss(trainer: Any, curated: type) -> None:
-    """Refuse a trainer's own `compute_loss`: a curated step takes the losses of `sample_loss`."""
+    if sample_loss is not None:
+        return
+    # a trainer's own loss may be another one than that of the model's kind
     classes = type(trainer).__mro__
     behind = classes[classes.index(curated) + 1 :]
     owner = next(one for one in behind if "compute_loss" in vars(one))

@@ -62,8 +62,13 @@ class Curation(Callback):
     ) -> None:
         self.loss, self.validation, self.model = loss, validation, model
         self.sampler, self._trained = sampler, 0
-        self._sources = None if sampler is None else Sources(_mixture(sampler), period)
+        self._sources: Sources | None = None
         if sampler is not None:
+            weights = getattr(sampler, "weights", None)
+            if not isinstance(weights, Mixture):
+                msg = f"sampler: expected one whose weights are a Mixture, got {type(weights).__name__}"
+                raise TypeError(msg)
+            self._sources = Sources(weights, period)
             self._trained = sampler.state_dict()["batch"]  # it may have been resumed before it was passed
             options = USUAL | {"refresh": period} | options
         self.options, self.auxiliary = read_options(loss, validation, process_group=False, **options)
@@ -123,27 +128,24 @@ class Curation(Callback):
             msg = "Curation: expected to be a callback of the trainer that fits, and asked while it does"
             raise RuntimeError(msg)
         self._asked = True
-        pairs = [make_batch(self.curator.model, batch, None) for batch in batches]
+        pairs = [make_batch(self.curator.model, batch) for batch in batches]
         # a mixture learns from the scores of each source
         if self._sources is not None and groups is None:
             msg = "groups: expected the source of each sample, as a sampler is given, got None"
             raise ValueError(msg)
         weights, report = self.curator.weigh(pairs, groups=groups)
         self.shown.add(report)
-        if self._sources is not None and groups is not None and report.scores is not None:
-            names = self.sampler.names if self.sampler is not None else ()
-            own = torch.as_tensor(number_groups(join_groups(groups), names), device="cpu")
-            self._sources.add(*self._gather_rows(report.scores, own))
+        if self._sources is not None and self.sampler is not None and report.scores is not None:
+            numbers = number_groups(join_groups(groups), self.sampler.names)
+            columns = [report.scores.cpu(), torch.as_tensor(numbers, device="cpu")]
+            # a process group that has been started holds the other rows
+            if self._processes > 1:
+                found: list[Any] = [None] * self._processes
+                dist.all_gather_object(found, columns)
+                columns = [torch.cat(column) for column in zip(*found, strict=True)]
+            self._sources.add(*columns)
         parts = [kept_rows(*each) for each in zip(pairs, weights, strict=True)]
         return [functools.partial(self._run, *part, report.kept) for part in parts]
-
-    def _gather_rows(self, *columns: Tensor) -> list[Tensor]:
-        own, found = [column.cpu() for column in columns], [None] * self._processes
-        # no process group has been started
-        if self._processes == 1:
-            return own
-        dist.all_gather_object(found, own)
-        return [torch.cat(column) for column in zip(*found, strict=True)]
 
     def _run(self, batch: Any, weights: Tensor, kept: int) -> Tensor:
         """Run kept rows forward; a strategy averages over the processes what is meant as a sum."""
@@ -168,9 +170,11 @@ class Curation(Callback):
                 stacklevel=2,
             )
         self._trained += 1
-        shares = () if self._sources is None else self._sources.mixture.weights
-        logged = {f"curation/share/{source}": share for source, share in enumerate(shares)}
-        pl_module.log_dict(self.shown.take() | logged, on_step=True)
+        logged = self.shown.take()
+        if self._sources is not None:
+            shares = enumerate(self._sources.mixture.weights)
+            logged |= {f"curation/share/{source}": share for source, share in shares}
+        pl_module.log_dict(logged, on_step=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the curator's state, and a mixture's, which Lightning puts into its checkpoints."""
@@ -199,14 +203,6 @@ class Curation(Callback):
             # what was drawn ahead of training, by workers, is drawn again
             self._trained = state.pop("sampler")["batch"]
         self._state = state or None
-
-
-def _mixture(sampler: Any) -> Mixture:
-    weights = getattr(sampler, "weights", None)
-    if not isinstance(weights, Mixture):
-        msg = f"sampler: expected one whose weights are a Mixture, got {type(weights).__name__}"
-        raise TypeError(msg)
-    return weights
 
 
 class SpikeWatch(Callback):

@@ -152,14 +152,12 @@ def check_documents(
             raise ValueError(msg)
         return found[documents]
 
-    def message(document: int) -> str:
-        return (
-            "model: expected the documents of a packed row not to see one another, got a loss of document "
-            f"{document} that moves with another's contents; use an "
-            "attn_implementation that separates packed documents ('flash_attention_2', or 'sdpa' where the "
-            "model makes its mask of position_ids), or packing_strategy='wrapped', whose rows are samples"
-        )
-
+    message = (
+        "model: expected the documents of a packed row not to see one another, got a loss of document {} "
+        "that moves with another's contents; use an attn_implementation that separates packed documents "
+        "('flash_attention_2', or 'sdpa' where the model makes its mask of position_ids), or "
+        "packing_strategy='wrapped', whose rows are samples"
+    )
     check_apart(spread_losses, (contents, None), documents, parameters, message)
 
 

@@ -69,10 +69,21 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
         seed: int = 0,
     ) -> None:
         # text is numbered by the weights' own names, so that a source keeps its weight
-        members = _members(number_groups(groups, source_names(weights, fixed)))
+        found = torch.as_tensor(number_groups(groups, source_names(weights, fixed)), device="cpu")
+        if found.ndim != 1 or not len(found):
+            msg = f"groups: expected shape (n,), one source a sample, got {tuple(found.shape)}"
+            raise ValueError(msg)
+        if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+            msg = f"groups: expected whole numbers, got {found.dtype}"
+            raise TypeError(msg)
+        if int(found.min()) < 0:
+            msg = f"groups: expected numbers from 0, got {int(found.min())}"
+            raise ValueError(msg)
+        members = [(found == source).nonzero().squeeze(1) for source in range(int(found.max()) + 1)]
         super().__init__(members, weights, batch_size, replicas=replicas, rank=rank, fixed=fixed, seed=seed)
-        samples = sum(map(len, members))
-        self.batches = max(1, samples // (batch_size * replicas)) if batches is None else batches
+        self.batches = max(1, sum(map(len, members)) // (batch_size * replicas))
+        if batches is not None:
+            self.batches = batches
         check_count("batches", self.batches, 1)
 
     def __len__(self) -> int:
@@ -92,21 +103,6 @@ class MixtureSampler(ShuffledDraws, Sampler[int]):
         stream.manual_seed(seed)
         found: list[int] = members[torch.randperm(len(members), generator=stream, device="cpu")].tolist()
         return found
-
-
-def _members(groups: Any) -> list[Tensor]:
-    """Return the indices of each source's samples."""
-    found = torch.as_tensor(groups, device="cpu")
-    if found.ndim != 1 or not len(found):
-        msg = f"groups: expected shape (n,), one source a sample, got {tuple(found.shape)}"
-        raise ValueError(msg)
-    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
-        msg = f"groups: expected whole numbers, got {found.dtype}"
-        raise TypeError(msg)
-    if int(found.min()) < 0:
-        msg = f"groups: expected numbers from 0, got {int(found.min())}"
-        raise ValueError(msg)
-    return [(found == source).nonzero().squeeze(1) for source in range(int(found.max()) + 1)]
 
 
 class MixtureStream(Draws, IterableDataset[Any]):
@@ -190,7 +186,13 @@ class MixtureStream(Draws, IterableDataset[Any]):
         for _ in range(2):
             for item in self._open(source):
                 self._taken[source] += 1
-                return self._name_source(item, source)
+                if self.source is None:
+                    return item
+                # it would be overwritten
+                if self.source in item:
+                    msg = f"source: expected a key that items do not have, got {self.source!r}"
+                    raise ValueError(msg)
+                return {**item, self.source: source}
             del self._items[source]
             self._turns[source] += 1
             self._taken[source] = 0
@@ -214,25 +216,15 @@ class MixtureStream(Draws, IterableDataset[Any]):
             self._items[source] = islice(iter(stream), skipped, None)
         return self._items[source]
 
-    def _name_source(self, item: Any, source: int) -> Any:
-        if self.source is None:
-            return item
-        # it would be overwritten
-        if self.source in item:
-            msg = f"source: expected a key that items do not have, got {self.source!r}"
-            raise ValueError(msg)
-        return {**item, self.source: source}
-
     def _place(self) -> dict[str, Any]:
-        streams = [self._state_of(number, one) for number, one in enumerate(self.sources)]
+        streams = []
+        for number, one in enumerate(self.sources):
+            # a source's own state is that of its last item, where it has begun
+            state = self._resumed.get(number)
+            if number in self._items and hasattr(one, "state_dict"):
+                state = one.state_dict()
+            streams.append(state)
         return {"turns": list(self._turns), "taken": list(self._taken), "streams": streams}
-
-    def _state_of(self, number: int, stream: Any) -> Any:
-        """Return a source's own state; None of one that has none or was not begun."""
-        # its own state is that of its last item, where it has begun
-        if number in self._items and hasattr(stream, "state_dict"):
-            return stream.state_dict()
-        return self._resumed.get(number)
 
     def _return_to(self, state: Mapping[str, Any]) -> None:
         self._turns, self._taken, self._items = list(state["turns"]), list(state["taken"]), {}

@@ -21,7 +21,6 @@ from lai_torch.integrations._trainer import (
     Mixing,
     WithGroups,
     check_losses,
-    check_own_loss,
     names_of,
     usual_loss,
     validation_set,
@@ -83,9 +82,7 @@ class Curated:
     ) -> None:
         super().__init__(*arguments, **options)
         trainer: Any = self
-        check_losses(trainer)
-        if sample_loss is None:
-            check_own_loss(trainer, Curated)
+        check_losses(trainer, Curated, sample_loss)
         self.sample_loss = sample_loss or usual_loss(trainer.model)
         self.groups, names = groups, list[str]()
         # the collator turns text into numbers, which alone go to a device
@@ -194,7 +191,18 @@ class Curated:
         curator = self.curator
         groups = None
         if self.groups is not None:
-            groups = [self._take_groups(self.groups, batch) for batch in batches]
+            groups = []
+            for batch in batches:
+                # out of what goes into the model
+                own = batch.pop(self.groups, None)
+                if own is None:
+                    msg = (
+                        f"groups: expected every batch to have an entry {self.groups!r}, got "
+                        f"{sorted(batch)}; have the data set pass it on (packing drops it: padding_free does "
+                        "not), or leave groups out"
+                    )
+                    raise ValueError(msg)
+                groups.append(torch.as_tensor(own))
         parts = [self._parts(unpack(batch)) for batch in batches]
         packed = [documents_of(batch) is not None for batch in batches]
         with disable_autocast(curator.model):
@@ -211,17 +219,6 @@ class Curated:
             for batch, (_, part), own, several in zip(batches, parts, weights, packed, strict=True)
         ]
         return [{**batch, WEIGHTS: own} for batch, own in rows], None
-
-    def _take_groups(self, name: str, batch: dict[str, Any]) -> Tensor:
-        """Take the groups of a batch's samples out of it."""
-        groups = batch.pop(name, None)
-        if groups is None:
-            msg = (
-                f"groups: expected every batch to have an entry {name!r}, got {sorted(batch)}; "
-                "have the data set pass it on (packing drops it: padding_free does not), or leave groups out"
-            )
-            raise ValueError(msg)
-        return torch.as_tensor(groups)
 
     def _check_documents(self, batch: dict[str, Any]) -> None:
         """Check once that packed documents do not see one another."""

@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
+from lai_torch._model.batch import map_tensors
+
 Policy = Callable[..., Tensor]
 """From scores `(n,)`, positive helps, or `(parts, n)` beside their `sizes`, to weights `(n,)`.
 
@@ -70,11 +72,7 @@ def ask(policy: Policy, scores: Tensor, seen: Mapping[str, Any]) -> Tensor:
     """Return a policy's weights, given the scores and what else it asks for of what there is to see."""
     asked = wants(policy) | ({"sizes"} & seen.keys())
     # copies, so that a policy may write to its arguments
-    return policy(_copy(scores), **{name: _copy(seen[name]) for name in asked})
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value
+    return policy(scores.clone(), **map_tensors({name: seen[name] for name in asked}, Tensor.clone))
 
 
 def unwrap(policy: Any) -> list[Any]:

@@ -23,7 +23,7 @@ from lai_torch._model.function import losses_of
 from lai_torch._model.precision import float8_linear
 from lai_torch._model.preserve import preserve, use_eval_mode
 from lai_torch._model.snapshot import Streams
-from lai_torch._model.walk import list_parameters, modules_of
+from lai_torch._model.walk import modules_of
 from lai_torch.options import KeptOptions
 
 
@@ -122,17 +122,6 @@ def check_precision(inputs: Any, name: str) -> None:
                 f"backward: {name!r} scores the forward pass that it trains on, and scores of one under "
                 "autocast lose three digits; leave autocast, and use an estimator that asks for it, "
                 "lai_torch.LAI(autocast=torch.bfloat16), or backward='kept', which scores with it off"
-            )
-            raise ValueError(msg)
-
-
-def check_unhooked(model: nn.Module) -> None:
-    """Raise if a parameter has hooks on its gradient: no engine runs that would call them."""
-    for name, parameter in list_parameters(model).items():
-        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
-            msg = (
-                f"backward: 'selective' calls no hooks on gradients, parameter {name!r} has one; remove it, "
-                "or use backward='kept'"
             )
             raise ValueError(msg)
 

@@ -26,7 +26,6 @@ from lai_torch._curation.passes.base import (
     KeptPass,
     check_precision,
     check_uncoupled,
-    check_unhooked,
 )
 from lai_torch._curation.readings import Batch, Reading
 from lai_torch._curation.weigh import Weighed
@@ -75,7 +74,14 @@ class SelectivePass:
         """Run the whole batch, and keep of it what the trace and the backward pass need."""
         check_uncoupled(self.model, "selective")
         check_precision(batch[0], "selective")
-        check_unhooked(self.model)
+        # no engine runs that would call hooks on gradients
+        for name, parameter in list_parameters(self.model).items():
+            if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+                msg = (
+                    f"backward: 'selective' calls no hooks on gradients, parameter {name!r} has one; remove "
+                    "it, or use backward='kept'"
+                )
+                raise ValueError(msg)
         samples = count(*batch)
         if samples < 2:  # torch specialises on size 1
             return self.kept.forward(batch, side)

@@ -75,12 +75,11 @@ class Engine:
         self.group = _group_of(wrapper, group, sharded=self.sharded)
         self.spread = self.sharded or self.group.size > 1
         self.lockstep = self.group.size > 1 and (self.sharded or (wrapped and not own))
-        self.trained: nn.Module = given if self.lockstep else self.model
         self._wrapper = wrapper
         # what a process's part of the loss is multiplied by: wrappers average, and a sum is meant
-        self.factor = 1.0
+        self.trained, self.factor = self.model, 1.0
         if self.lockstep:
-            self.factor = float(self.group.size)
+            self.trained, self.factor = given, float(self.group.size)
 
     def check_averages(self) -> None:
         """Raise if the wrapper is told, now, not to average gradients over the processes."""

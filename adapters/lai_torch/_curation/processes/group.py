@@ -33,8 +33,9 @@ class Group:
         device: torch.device = _CPU,  # where what is told lies
     ) -> None:
         self.group, self.device = group, device
-        self.size = 1 if group is None else group.size()
-        self.rank = 0 if group is None else dist.get_rank(group)
+        self.size, self.rank = 1, 0
+        if group is not None:
+            self.size, self.rank = group.size(), dist.get_rank(group)
         self._collectives = self._bytes = 0
 
     def count_traffic(self, tensor: Tensor) -> Tensor:
@@ -165,7 +166,13 @@ class Group:
             text = str(error)
             if not text or not isinstance(error, Exception):
                 text = ": ".join(part for part in (type(error).__name__, text) if part)
-            own = rank, _builtin(error), text
+            kind = "RuntimeError"
+            # the closest class that every process has and that can be made of a text
+            for each in reversed(type(error).__mro__):
+                unfit = issubclass(each, UnicodeError | KeyError | BaseExceptionGroup)
+                if issubclass(each, Exception) and not unfit and vars(builtins).get(each.__name__) is each:
+                    kind = each.__name__
+            own = rank, kind, text
         told = self.objects(own)
         if error is None:
             rank, kind, text = next(one for one in told if one is not None)
@@ -174,16 +181,6 @@ class Group:
         error.add_note(note)
         setattr(error, TOLD, True)
         return error
-
-
-def _builtin(error: BaseException) -> str:
-    """Return the closest class that every process has and that can be made of a text."""
-    for kind in type(error).__mro__:
-        if issubclass(kind, UnicodeError | KeyError | BaseExceptionGroup) or not issubclass(kind, Exception):
-            continue
-        if getattr(builtins, kind.__name__, None) is kind:
-            return kind.__name__
-    return "RuntimeError"
 
 
 def digest(tensors: Sequence[Tensor]) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_core import ValidationSummary
 from lai_core._adapters import are_cheaper, join_summaries, width_of
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.state import ValidationSide
@@ -32,7 +31,13 @@ def sum_sides(side: ValidationSide | None, group: Group, memory_budget: int) -> 
         )
         raise ValueError(msg)
     (samples,) = group.totals(summary.samples)
-    factors = _gather_factors(summary, group)
+    factors: tuple[Tensor, ...] | None = None
+    if not group.reduce_max(not summary.factored):
+        held: Any = summary.totals[0]
+        (positions,) = group.totals(len(held[0]))
+        # else the sum is the smaller
+        if are_cheaper(int(positions), held[0].shape[1], width_of(held)):
+            factors = tuple(group.gather_rows(part)[0] for part in held)
     # where factors of all processes are gathered, the first total is made of them
     own = summary.totals[1:]
     if factors is None:
@@ -43,17 +48,6 @@ def sum_sides(side: ValidationSide | None, group: Group, memory_budget: int) -> 
         totals = (factors, *totals)
     whole = replace(summary, totals=totals, samples=int(samples), factored=factors is not None)
     return replace(side, parts=(whole,))
-
-
-def _gather_factors(summary: ValidationSummary, group: Group) -> tuple[Tensor, ...] | None:
-    """Return the factors of all processes; None on all of them where the sum is the smaller."""
-    if group.reduce_max(not summary.factored):
-        return None
-    factors: Any = summary.totals[0]
-    (positions,) = group.totals(len(factors[0]))
-    if not are_cheaper(int(positions), factors[0].shape[1], width_of(factors)):
-        return None
-    return tuple(group.gather_rows(part)[0] for part in factors)
 
 
 def subtract_own(total: ValidationSide, own: ValidationSide) -> Any:
