@@ -81,6 +81,7 @@ class Case:
     validation: int = VALIDATION
     source: str | None = None
     broken: bool = False
+    compiled: bool = False
     parts: Callable[[int, int], list[int]] | None = None
     engines: tuple[str, ...] = ENGINES
     distributed: dict[str, Any] = field(default_factory=dict)
@@ -144,10 +145,14 @@ CASES = {
     "tied, mean": Case({"estimator": lai_torch.LAI(positions="mean")}, tied=True),
     "tied, flatten": Case({"estimator": lai_torch.LAI(positions="flatten")}, tied=True),
     "tied, ghost": Case({"estimator": "ghost"}, tied=True),
+    # in processes that are not forked: one that was, and compiled, ended once with a corrupted heap
+    "compiled": Case(compiled=True, adam=True, distributed=SHARED_OUT, engines=()),
 }
 
 
-def wrapped(model: nn.Module, engine: str, processes: int) -> tuple[nn.Module, dict[str, Any]]:
+def wrapped(
+    model: nn.Module, engine: str, processes: int, *, compiled: bool = False
+) -> tuple[nn.Module, dict[str, Any]]:
     """Return a model as an engine trains it, and what the curator has to be told of it."""
     if engine == "ddp":
         return nn.parallel.DistributedDataParallel(model), {}
@@ -163,6 +168,8 @@ def wrapped(model: nn.Module, engine: str, processes: int) -> tuple[nn.Module, d
         told = {"process_group": dist.group.WORLD}
     for module in list(model.modules()):
         if isinstance(module, nn.Linear) and len(module.weight) == 16:
+            if compiled:
+                module.compile(backend="aot_eager", fullgraph=True)
             fully_shard(module, mesh=mesh)
     return fully_shard(model, mesh=mesh), told
 
@@ -211,7 +218,7 @@ def run(case: Case, engine: str | None = None, rank: int = 0, processes: int = 1
     drawn, loss = (token_batch, token_loss) if case.tied else (batch, LOSS)
     options = dict(case.options)
     if engine is not None:
-        model, more = wrapped(model, engine, processes)
+        model, more = wrapped(model, engine, processes, compiled=case.compiled)
         options |= more | case.distributed
     rate = {"lr": 0.01} if case.adam else {"lr": 0.05}
     optimizer = (torch.optim.AdamW if case.adam else torch.optim.SGD)(model.parameters(), **rate)
