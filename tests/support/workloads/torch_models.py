@@ -9,7 +9,7 @@ from tests.support.workloads import torch_training
 from tests.support.workloads.torch_parts import Case, classification, labels, resnet18
 from tests.support.workloads.transformer_models import SAMPLES
 
-COMPUTES_IN_FLOAT32 = ("llama", "t5_encoder")
+COMPUTES_IN_FLOAT32 = ("llama",)
 """Models that cast to float32 inside, whatever their own type."""
 
 

@@ -7,13 +7,11 @@ from torch import Tensor, nn
 
 from tests.support.workloads.torch_parts import CLASSES, Case, classification, labels
 from tests.support.workloads.transformer_models import (
-    bert,
     convnext,
     gpt2,
     llama,
     lora,
     padded_ids,
-    t5_encoder,
     vit,
 )
 
@@ -78,11 +76,9 @@ MODELS: dict[str, Callable[[int], Case]] = {
         cnn,
         convnext,
         vit,
-        bert,
         gpt2,
         llama,
         lora,
-        t5_encoder,
         encoder,
     )
 }

@@ -96,30 +96,6 @@ def llama(n: int = SAMPLES) -> Case:
     return language_model(model, n)
 
 
-def bert(n: int = SAMPLES) -> Case:
-    """BERT for classification."""
-    more = {"intermediate_size": 24, "num_labels": CLASSES}
-    return _classified(transformer("BertForSequenceClassification", **more), n)
-
-
-class _Pooled(nn.Module):
-    """T5's encoder under a linear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = transformer("T5EncoderModel", d_kv=8, d_ff=24)
-        self.head = nn.Linear(16, CLASSES)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Classify the mean of the positions."""
-        return self.head(self.body(input_ids, attention_mask=attention_mask).last_hidden_state.mean(1))
-
-
-def t5_encoder(n: int = SAMPLES) -> Case:
-    """T5's encoder: relative position bias, no biases."""
-    return _classified(_Pooled(), n)
-
-
 def vit(n: int = SAMPLES) -> Case:
     """Vision transformer: patches by convolution, class token, position table."""
     more = {"image_size": 16, "patch_size": 4, "intermediate_size": 24, "num_labels": CLASSES}
