@@ -15,7 +15,7 @@ COMPUTES_IN_FLOAT32 = ("llama",)
 
 def resnet18_32() -> Case:
     """ResNet-18 for 32x32 images, BatchNorm with running statistics."""
-    inputs, model = torch.randn(SAMPLES, 3, 32, 32), resnet18(stem="3x3")
+    inputs, model = torch.randn(SAMPLES, 3, 32, 32), resnet18()
     with torch.no_grad():
         model(inputs)  # gives BatchNorm running statistics of its own
     return Case(model.eval(), classification, inputs, labels(SAMPLES))

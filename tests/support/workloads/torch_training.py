@@ -25,26 +25,6 @@ def mlp(n: int) -> Case:
     return Case(nn.Sequential(*layers), classification, torch.randn(n, 6), labels(n))
 
 
-def cnn(n: int) -> Case:
-    """Group, dilate, stride and reflect convolutions; GroupNorm, InstanceNorm, PReLU."""
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding="same", padding_mode="reflect"),
-        nn.GroupNorm(2, 8),
-        nn.PReLU(8),
-        nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=4, bias=False),
-        nn.InstanceNorm2d(12, affine=True),
-        nn.PReLU(),
-        nn.Conv2d(12, 12, (3, 2), dilation=(2, 1), groups=12),
-        nn.Flatten(2),
-        nn.Conv1d(12, 6, 3, padding=1),
-        nn.ReLU(inplace=True),
-        nn.AdaptiveAvgPool1d(1),
-        nn.Flatten(),
-        nn.Linear(6, CLASSES),
-    )
-    return Case(model, classification, torch.randn(n, 3, 12, 12), labels(n))
-
-
 class Encoder(nn.Module):
     """`nn.TransformerEncoder` under a class token and learned positions, padding masked."""
 
@@ -73,7 +53,6 @@ MODELS: dict[str, Callable[[int], Case]] = {
     build.__name__: build
     for build in (
         mlp,
-        cnn,
         convnext,
         vit,
         gpt2,
