@@ -78,11 +78,8 @@ def language_model(model: nn.Module, n: int = SAMPLES) -> Case:
     return Case(model, next_token, inputs, ids.masked_fill(mask == 0, -100))
 
 
-def _classified(model: nn.Module, n: int, side: int | None = None) -> Case:
-    if side is not None:
-        return Case(model, classification, {"pixel_values": torch.randn(n, 3, side, side)}, labels(n))
-    ids, mask = padded_ids(31, 9, n)
-    return Case(model, classification, {"input_ids": ids, "attention_mask": mask}, labels(n))
+def _classified(model: nn.Module, n: int, side: int) -> Case:
+    return Case(model, classification, {"pixel_values": torch.randn(n, 3, side, side)}, labels(n))
 
 
 def gpt2(n: int = SAMPLES) -> Case:
