@@ -131,6 +131,8 @@ UNREAD: dict[str, tuple[Head, str]] = {
     "sum_over_positions": (head(lambda p, h: (h[..., None] * p.w).sum((1, 2)), 0, 3), "mul"),
     "prototypes": (of_mean(lambda p, h: -torch.cdist(h, p.w), 3, 0), "cdist"),
     "hidden": (head(lambda p, h: Product.apply(h, p.w).mean(1), 0, 3), "ruled"),
+    "reshaped": (number(lambda p, h: (h * p.w).reshape(len(h), 1, -1).sum((1, 2))), "mul"),
+    "loop_over_features": (number(lambda p, h: sum(h[:, i] * p.w[i] for i in range(len(p.w)))), "mul"),
     "multiplied_in_place": (number(lambda p, h: h.clone().mul_(p.w).sum(-1)), "mul|copy_slices"),
     "part_in_place": (number(lambda p, h: scaled_in_place(h.clone(), p.w).sum(-1)), "mul|copy_slices"),
     "divided": (number(lambda p, h: (h / p.w).sum(-1)), "div"),
@@ -141,6 +143,10 @@ UNREAD: dict[str, tuple[Head, str]] = {
         "embedding",
     ),
     "differences": (head(lambda p, h: -(h[:, :1] - p.w).square().sum(2), 3, 0), "sub"),
+    "differences_one_by_one": (
+        of_mean(lambda p, h: -torch.stack([((h - one) ** 2).sum(-1) for one in p.w], 1), 3, 0),
+        "sub",
+    ),
     "cosines": (
         of_mean(lambda p, h: functional.cosine_similarity(h[:, None], p.w, dim=-1), 3, 0),
         "mul|linalg_vector_norm",
