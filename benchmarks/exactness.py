@@ -27,8 +27,7 @@ def run_jax() -> None:
 
     with jax.enable_x64(True):
         found = {name: measure(build) for name, build in MODELS.items()}
-    title, packages = "Ghost against jax.grad of one sample", ("jax", "equinox", "flax")
-    _report("exactness-jax", title, found, lambda name: BOUND, *packages)
+    _report("exactness-jax", "Ghost against jax.grad of one sample", found, lambda name: BOUND, "jax")
 
 
 def _report(

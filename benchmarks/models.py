@@ -60,7 +60,7 @@ def mlp(*widths: int, samples: int, validation: int) -> Work:
 
 def resnet(samples: int, validation: int) -> Work:
     """ResNet-18 with the 7x7/2 stem and max-pool on 32x32 images: the paper's setting."""
-    return Work(resnet18(width=64), classification, *images(samples, validation))
+    return Work(resnet18(), classification, *images(samples, validation))
 
 
 def images(*sizes: int) -> list[Side]:

@@ -4,7 +4,6 @@ The reference in the authors' released code is an affine function of each sample
 the Shapley value of what Adam's step on a subset does to the batch's loss.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from experiments.harness.statistics import Methods, compared
 from experiments.harness.study import Found
 from experiments.methods.base import descend
 from experiments.networks import next_loss
+from lai_core import shapley
 
 RELEASED, TRUE = "figure 1: with the released reference", "figure 1: with the true values"
 SIZE, EVERY, CONTEXT = 16, 60, 32
@@ -140,31 +140,21 @@ class Game:
 
     def exact(self) -> np.ndarray:
         """Enumerate every set."""
-        n = self.size
-        sets = (torch.arange(2**n)[:, None] >> torch.arange(n)) & 1
-        worth = -np.array([self.loss_after(one.double()) for one in sets])
-        share = np.array([0.0] + [1 / (n * math.comb(n - 1, size - 1)) for size in range(1, n + 1)])
-        found = np.empty(n)
-        for player in range(n):
-            joined = np.flatnonzero(sets[:, player])
-            size = sets[joined].sum(1).numpy()
-            found[player] = (share[size] * (worth[joined] - worth[joined - (1 << player)])).sum()
-        return found
+        start, players = np.zeros(self.size), np.eye(self.size)
+        return shapley.one_step_shapley(self._loss_at, start, players, learning_rate=1.0)
 
     def sampled(self, pairs: int, random: np.random.Generator) -> np.ndarray:
         """Return `(pairs, n)`: means over a permutation and its reverse, exact for a quadratic game."""
-        rows = np.zeros((pairs, self.size))
-        for row in rows:
-            order = random.permutation(self.size)
-            for joining in (order, order[::-1]):
-                members = torch.zeros(self.size, dtype=torch.float64)
-                before = self.loss_after(members)
-                for player in joining:
-                    members[player] = 1.0
-                    after = self.loss_after(members)
-                    row[player] += (before - after) / 2
-                    before = after
-        return rows
+        start, players, rows = np.zeros(self.size), np.eye(self.size), []
+        for order in (random.permutation(self.size) for _ in range(pairs)):
+            orders = (order, order[::-1])
+            means, _ = shapley.monte_carlo_shapley(self._loss_at, start, players, orders, learning_rate=1.0)
+            rows.append(means)
+        return np.stack(rows)
+
+    def _loss_at(self, place: np.ndarray) -> np.float64:
+        """Return the loss after a step on a set, minus whose members is the place that `shapley` steps to."""
+        return np.float64(self.loss_after(torch.from_numpy(-place)))
 
 
 def correlation(one: np.ndarray, other: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import multiprocessing
 import runpy
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import torch
 
 import lai_core
 from tests.support.workloads.counts import Counts
+from tests.support.workloads.launches import launch
+from tests.support.workloads.torch_processes import CASES, errors, run, runs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = 8192
@@ -96,11 +99,9 @@ def test_curators_add_no_compilations_when_sharded():
 
 @pytest.mark.slow
 def test_compiled_shards_match_plain_blocks():
-    # by fresh interpreters: a forked one that compiled ended once with a corrupted heap
-    (line,) = on_two_processes("-m", "tests.examples.compiled_shards")
-    _, scores, _, parameters = line.split()
-    assert float(scores) < 1e-13
-    assert float(parameters) < 1e-12  # AdamW divides by the root of what is nearly zero
+    case, spawned = ("compiled", "fsdp2"), multiprocessing.get_context("spawn")
+    parts = launch(runs, 2, 2, [case], start=spawned)
+    assert max(errors([part[case] for part in parts], run(CASES["compiled"])).values()) < 1e-12
 
 
 @pytest.mark.slow

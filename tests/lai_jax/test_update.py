@@ -48,7 +48,7 @@ def check_unmoved(before, after):
         ("mixture", {"estimator": "exact"}),
         ("mlp", {"checkpoint": True, "rows": 0.5}),
         ("mixture", {"checkpoint": True, "rows": 0.5, "estimator": "ghost"}),
-        *((name, {"rows": 0.5}) for name in ("gpt_scan", "equinox_cnn")),
+        *((name, {"rows": 0.5}) for name in ("gpt_scan", "resnet")),
     ],
     ids=str,
 )

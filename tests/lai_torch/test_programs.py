@@ -1,6 +1,7 @@
-"""Random torch programs are scored exactly or refused by name; `tests.random_torch` tries more."""
+"""Random torch programs are scored exactly or refused by name; `RANDOM_PROGRAMS=5000` tries more weekly."""
 
 import contextlib
+import os
 import random
 import re
 import warnings
@@ -24,6 +25,7 @@ DOUBLE_BACKWARD = {"cut", "hooked", "padded_and_tied", "reversed", "straight"}
 WRITING = {"partly_set_gain", "clamped_gain"}
 """Parts whose forward pass writes a parameter."""
 REVERSE = {"forgetful", "once", "prototypes"}
+MOST = int(os.environ.get("RANDOM_PROGRAMS", "250"))
 SIZES = ({0: torch.export.Dim("samples", max=20)},)
 
 
@@ -31,7 +33,7 @@ SIZES = ({0: torch.export.Dim("samples", max=20)},)
     "seed",
     [
         *(pytest.param(seed, marks=pytest.mark.quick) for seed in range(0, 60, 10)),
-        *(pytest.param(seed, marks=pytest.mark.weekly) for seed in range(60, 250, 10)),  # more of the same
+        *(pytest.param(seed, marks=pytest.mark.weekly) for seed in range(60, MOST, 10)),  # more of the same
     ],
 )
 @pytest.mark.parametrize("method", METHODS)

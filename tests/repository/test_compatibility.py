@@ -46,7 +46,10 @@ def test_failures_and_fewer_exact_cases_count():
 
 SAMPLED = {
     "torch": (["moduleinfo", "transformers"], ["nn.LSTM#0", "causal/GPT2LMHeadModel"]),
-    "jax": (["jax-libraries"], ["equinox/Conv2d", "optax/hinge_loss"]),
+    "jax": (
+        ["jax-libraries"],
+        ["equinox/Conv2d", "nnx/RMSNorm", "linen/MultiHeadDotProductAttention", "optax/hinge_loss"],
+    ),
 }
 
 
@@ -64,20 +67,7 @@ def test_sampled_suites_find_nothing_new(tmp_path, framework):
     assert [row["ghost"] for rows in found.values() for row in rows.values()] == ["exact"] * len(names)
 
 
-def change_gradients(layer, change):
-    return replace(layer, output_gradients=change(layer.output_gradients))
-
-
-FAULTS = {
-    "bias": lambda layer: replace(layer, bias=False),
-    "scale": lambda layer: change_gradients(layer, lambda gradients: gradients * (1 + 1e-4)),
-    "rows": lambda layer: change_gradients(layer, lambda gradients: gradients.flip(0)),
-}
-"""What an adapter might do to the last layer."""
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faulty_traces_are_wrong(monkeypatch, fault):
+def test_faulty_traces_are_wrong(monkeypatch):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     training, validation = ((torch.randn(n, 3).double(), torch.randn(n, 2).double()) for n in (3, 2))
@@ -89,7 +79,7 @@ def test_faulty_traces_are_wrong(monkeypatch, fault):
 
     def trace(*given, **options):
         *first, last = made(*given, **options).layers
-        return lai.Trace([*first, FAULTS[fault](last)])
+        return lai.Trace([*first, replace(last, output_gradients=last.output_gradients * (1 + 1e-4))])
 
     monkeypatch.setattr(lai_torch, "trace", trace)
     found = judge(lambda: case)

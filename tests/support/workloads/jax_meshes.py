@@ -1,8 +1,7 @@
 """Curated steps on several devices against one device: prints errors, and what a device does, as JSON.
 
-`python -m workloads.jax_meshes [CASE ...]` runs on the devices of this process, eight in tests.
-`python -m workloads.jax_meshes --process RANK COUNT PORT FOLDER CASE ...` is one of several processes, each
-with its own rows of every batch.
+Run as a module, with names of cases, it takes the devices of this process, eight in tests; by `--process RANK
+COUNT PORT FOLDER CASE ...` it is one of several processes, each with its own rows of every batch.
 """
 
 import functools

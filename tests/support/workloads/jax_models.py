@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.support.workloads.jax_library_models import equinox_cnn, linen_attention, nnx_language_model
 from tests.support.workloads.jax_parts import (
     CLASSES,
     Model,
@@ -165,7 +164,4 @@ MODELS: dict[str, Callable[[], Model]] = {
     "resnet": resnet,
     "gpt_scan": gpt_scan,
     "mixture": mixture,
-    "equinox_cnn": equinox_cnn,
-    "linen_attention": linen_attention,
-    "nnx_language_model": nnx_language_model,
 }

@@ -1,11 +1,10 @@
-"""Kill runs at random points by a signal that nothing can catch: `python -m workloads.killed JOB KILLS`.
+"""Kill runs at random points by a signal that nothing can catch.
 
 Started again after each kill, a run has to end as one that nobody touched. A point is a call of a function,
 python's or C's, counted from the start: no clock decides, so that a slow machine is killed at the same
 points. What a job imports is there before: killed is the job itself.
 """
 
-import importlib
 import os
 import random
 import signal
@@ -16,9 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import lai_torch
+import pandas  # noqa: F401 # as what is below: a job imports nothing as it goes
 import torch
+import torch._dynamo  # noqa: F401
 from lai_storage import tables
 
+from tests.support.workloads import trainers
 from tests.support.workloads.torch_processes import LOSS, batch, network
 
 SAMPLES = 40
@@ -34,22 +36,16 @@ def score(folder: Path) -> None:
 
 def fine_tune(folder: Path) -> None:
     """Train by transformers' Trainer, from the last checkpoint that is whole."""
-    from tests.support.workloads.trainers import train as run_trainer
-
     whole = any(folder.glob("checkpoint-*/curation.pt"))
-    parameters, _, _ = run_trainer(0, str(folder), resume=whole, dropout=0.1, save_steps=1)
+    parameters, _, _ = trainers.train(0, str(folder), resume=whole, dropout=0.1, save_steps=1)
     torch.save(parameters, folder / "end.pt")
 
 
-JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any], tuple[str, ...]]] = {
-    "score_dataset": (score, lambda folder: tables.read_scores(folder).to_pydict(), ("pandas",)),
-    "CuratedTrainer": (
-        fine_tune,
-        lambda folder: torch.load(folder / "end.pt", weights_only=True).tolist(),
-        ("torch._dynamo", "tests.support.workloads.trainers"),
-    ),
+JOBS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]] = {
+    "score_dataset": (score, lambda folder: tables.read_scores(folder).to_pydict()),
+    "CuratedTrainer": (fine_tune, lambda folder: torch.load(folder / "end.pt", weights_only=True).tolist()),
 }
-"""A job, what it left behind, and what it imports as it goes."""
+"""A job, and what it left behind."""
 
 
 def run(job: Callable[[Path], None], folder: Path, last: int, counts: Path) -> bool:
@@ -84,9 +80,7 @@ def run(job: Callable[[Path], None], folder: Path, last: int, counts: Path) -> b
 def kill(name: str, kills: int, seed: int = 0) -> int:
     """Kill a job so many times; raise unless every run ends as it should, and return how many did."""
     torch.set_num_threads(1)  # no thread that a fork would leave behind
-    job, read, imported = JOBS[name]
-    for module in imported:
-        importlib.import_module(module)
+    job, read = JOBS[name]
     draws, ended = random.Random(seed), 0
     with TemporaryDirectory() as top:
         counts, folder = Path(top, "counts"), Path(top, "whole")

@@ -28,14 +28,16 @@ FORKS.set_forkserver_preload(
 """Processes that are forked from one that has imported what takes long, and has done nothing else."""
 
 
-def launch(work: Callable[..., Any], processes: int, *arguments: Any, timeout: float = 120.0) -> list[Any]:
+def launch(
+    work: Callable[..., Any], processes: int, *arguments: Any, timeout: float = 120.0, start: Any = FORKS
+) -> list[Any]:
     """Return what `work(rank, *arguments)` returned on each of several processes, or why it did not.
 
     A process that has not ended in time is ended, and counts as hanging.
     """
     with TemporaryDirectory() as folder:
         started: list[Any] = [
-            FORKS.Process(target=_enter, args=(rank, processes, folder, work, arguments))
+            start.Process(target=_enter, args=(rank, processes, folder, work, arguments))
             for rank in range(processes)
         ]
         for process in started:

@@ -71,15 +71,10 @@ class BasicBlock(nn.Module):
         return functional.relu(self.bn2(self.conv2(hidden)) + self.shortcut(inputs), inplace=True)
 
 
-def resnet18(*, width: int = 64, stem: str = "7x7") -> nn.Sequential:
-    """ResNet-18 with the 7x7/2 stem and max-pool, or with a 3x3 stem."""
-    first = (
-        nn.Conv2d(3, width, 7, 2, 3, bias=False)
-        if stem == "7x7"
-        else nn.Conv2d(3, width, 3, 1, 1, bias=False)
-    )
-    layers: list[nn.Module] = [first, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
-    layers += [nn.MaxPool2d(3, 2, 1)] if stem == "7x7" else []
+def resnet18(width: int = 64) -> nn.Sequential:
+    """ResNet-18 with the 7x7/2 stem and max-pool."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width)]
+    layers += [nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
     before = width
     for stage in range(4):
         after = width * 2**stage

@@ -7,13 +7,11 @@ from torch import Tensor, nn
 
 from tests.support.workloads.torch_parts import CLASSES, Case, classification, labels
 from tests.support.workloads.transformer_models import (
-    bert,
     convnext,
     gpt2,
     llama,
     lora,
     padded_ids,
-    t5_encoder,
     vit,
 )
 
@@ -25,26 +23,6 @@ def mlp(n: int) -> Case:
     layers = [nn.Linear(6, 16), nn.ReLU(inplace=True), nn.LayerNorm(16), nn.Dropout(0.3), nn.Linear(16, 12)]
     layers += [nn.GELU(), nn.Dropout(0.2), nn.Linear(12, CLASSES)]
     return Case(nn.Sequential(*layers), classification, torch.randn(n, 6), labels(n))
-
-
-def cnn(n: int) -> Case:
-    """Group, dilate, stride and reflect convolutions; GroupNorm, InstanceNorm, PReLU."""
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding="same", padding_mode="reflect"),
-        nn.GroupNorm(2, 8),
-        nn.PReLU(8),
-        nn.Conv2d(8, 12, 3, stride=2, padding=1, groups=4, bias=False),
-        nn.InstanceNorm2d(12, affine=True),
-        nn.PReLU(),
-        nn.Conv2d(12, 12, (3, 2), dilation=(2, 1), groups=12),
-        nn.Flatten(2),
-        nn.Conv1d(12, 6, 3, padding=1),
-        nn.ReLU(inplace=True),
-        nn.AdaptiveAvgPool1d(1),
-        nn.Flatten(),
-        nn.Linear(6, CLASSES),
-    )
-    return Case(model, classification, torch.randn(n, 3, 12, 12), labels(n))
 
 
 class Encoder(nn.Module):
@@ -75,14 +53,11 @@ MODELS: dict[str, Callable[[int], Case]] = {
     build.__name__: build
     for build in (
         mlp,
-        cnn,
         convnext,
         vit,
-        bert,
         gpt2,
         llama,
         lora,
-        t5_encoder,
         encoder,
     )
 }

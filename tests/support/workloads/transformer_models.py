@@ -78,11 +78,8 @@ def language_model(model: nn.Module, n: int = SAMPLES) -> Case:
     return Case(model, next_token, inputs, ids.masked_fill(mask == 0, -100))
 
 
-def _classified(model: nn.Module, n: int, side: int | None = None) -> Case:
-    if side is not None:
-        return Case(model, classification, {"pixel_values": torch.randn(n, 3, side, side)}, labels(n))
-    ids, mask = padded_ids(31, 9, n)
-    return Case(model, classification, {"input_ids": ids, "attention_mask": mask}, labels(n))
+def _classified(model: nn.Module, n: int, side: int) -> Case:
+    return Case(model, classification, {"pixel_values": torch.randn(n, 3, side, side)}, labels(n))
 
 
 def gpt2(n: int = SAMPLES) -> Case:
@@ -94,30 +91,6 @@ def llama(n: int = SAMPLES) -> Case:
     """Llama: RMSNorm, rotary positions, grouped-query attention."""
     model = transformer("LlamaForCausalLM", heads=4, intermediate_size=24, num_key_value_heads=2)
     return language_model(model, n)
-
-
-def bert(n: int = SAMPLES) -> Case:
-    """BERT for classification."""
-    more = {"intermediate_size": 24, "num_labels": CLASSES}
-    return _classified(transformer("BertForSequenceClassification", **more), n)
-
-
-class _Pooled(nn.Module):
-    """T5's encoder under a linear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = transformer("T5EncoderModel", d_kv=8, d_ff=24)
-        self.head = nn.Linear(16, CLASSES)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Classify the mean of the positions."""
-        return self.head(self.body(input_ids, attention_mask=attention_mask).last_hidden_state.mean(1))
-
-
-def t5_encoder(n: int = SAMPLES) -> Case:
-    """T5's encoder: relative position bias, no biases."""
-    return _classified(_Pooled(), n)
 
 
 def vit(n: int = SAMPLES) -> Case:
