@@ -1,7 +1,6 @@
-"""Random torch programs are scored exactly or refused by name; `RANDOM_PROGRAMS=5000` tries more weekly."""
+"""Random torch programs are scored exactly or refused by name; `tests.random_torch` tries more."""
 
 import contextlib
-import os
 import random
 import re
 import warnings
@@ -25,7 +24,6 @@ DOUBLE_BACKWARD = {"cut", "hooked", "padded_and_tied", "reversed", "straight"}
 WRITING = {"partly_set_gain", "clamped_gain"}
 """Parts whose forward pass writes a parameter."""
 REVERSE = {"forgetful", "once", "prototypes"}
-MOST = int(os.environ.get("RANDOM_PROGRAMS", "250"))
 SIZES = ({0: torch.export.Dim("samples", max=20)},)
 
 
@@ -33,7 +31,7 @@ SIZES = ({0: torch.export.Dim("samples", max=20)},)
     "seed",
     [
         *(pytest.param(seed, marks=pytest.mark.quick) for seed in range(0, 60, 10)),
-        *(pytest.param(seed, marks=pytest.mark.weekly) for seed in range(60, MOST, 10)),  # more of the same
+        *(pytest.param(seed, marks=pytest.mark.weekly) for seed in range(60, 250, 10)),  # more of the same
     ],
 )
 @pytest.mark.parametrize("method", METHODS)
