@@ -365,7 +365,7 @@ class Assembly:
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         readouts = self.build_layers(by_node)
         record = readouts[-1].record
-        if type(record) is lai.ReadoutTrace and readouts[-1].layer.trains:
+        if type(record) is lai.ReadoutTrace and readouts[-1].layer.source is not None:
             # LLI is of this use of a matrix alone, wherever else the matrix is used.
             source = readouts[-1].layer.source
             named: dict[str, Any] = {"bias": record.bias, "name": record.name}
@@ -386,7 +386,7 @@ class Assembly:
         last = {layer.node for layer in plan.last}
         found = []
         for layer in plan.layers:
-            if layer.trains and layer.node not in last:
+            if layer.source is not None and layer.node not in last:
                 own = owned.get((layer.node, layer.slot))
                 found.append(Readout(layer, own or self._read_out(layer), own is not None))
         if not plan.last:
@@ -437,7 +437,7 @@ class Assembly:
         gradient = self.received[layer.node, 0]
         assert gradient is not None
         convolved = self.graph.names[layer.node] == CONVOLUTION
-        if not layer.trains:  # what is frozen is not read, but for the gradient that arrives
+        if layer.source is None:  # what is frozen is not read, but for the gradient that arrives
             assert isinstance(layer.place, Axis)
             first = layer.slot == PRODUCTS[self.graph.names[layer.node]].slots[0]
             if convolved:

@@ -21,13 +21,8 @@ class Layer:
     slot: int
     name: str
     place: Place
-    # the parameter; None of a frozen one
+    # the parameter that trains; None of a frozen one
     source: Source | None
-
-    @property
-    def trains(self) -> bool:
-        """Whether the parameter is trained."""
-        return self.source is not None
 
 
 @dataclass(frozen=True)
@@ -188,7 +183,7 @@ def check_readable(graph: Graph, saved: Saved, last: list[Layer]) -> None:
     """Raise unless the rows, or the patches, are read that a last layer multiplies with its own matrix."""
     for layer in last:
         node, place = graph.nodes[layer.node], layer.place
-        if not layer.trains:
+        if layer.source is None:
             continue
         if graph.names[layer.node] == CONVOLUTION:
             axes = len(graph.shape((layer.node, 0))) - 2

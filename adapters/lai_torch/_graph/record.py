@@ -432,7 +432,7 @@ class Reader:
         plan.unread, plan.settled = unread, varies is False and not uncertain
         assembly = Assembly(graph, plan, {}, self.names)
         for layer in layers:
-            if layer.trains and layer not in last and not assembly.can_read(layer):
+            if layer.source is not None and layer not in last and not assembly.can_read(layer):
                 plan.layers = [one for one in plan.layers if one is not layer]
                 plan.unread[layer.name + ".weight"] = name_function(graph.names[layer.node])
         plan.watch(graph, places)

@@ -230,7 +230,8 @@ class WholePass:
 
     def _read(self, trace: Any, losses: Tensor, side: Any) -> Iterator[Reading]:
         """Yield the reading; one unlike the side has the pass run again."""
-        self.tracer.check_alike(trace, side)
+        if self.tracer.remakes:
+            self.tracer.check_alike(trace, side)
         yield Reading(losses, trace)
 
     def backward(
