@@ -265,15 +265,13 @@ def _check_scaled(gradients: Callable[[Tensor], list[Tensor]], segments: Tensor,
             if scale.within:
                 same |= apart <= scale.within * power * one.abs().nan_to_num(0.0, 0.0, 0.0).amax()
             if not bool(same.all()):
-                raise ValueError(message.format(_find_reader(gradients, segments, names)))
-
-
-def _find_reader(gradients: Callable[[Tensor], list[Tensor]], segments: Tensor, names: Tensor) -> int:
-    for name in names[names >= 0].tolist():
-        others = (segments != name).flatten()
-        if any(bool(one[others].any()) for one in gradients((segments == name).double())):
-            return int(name)
-    return int(names[-1])
+                readers = (
+                    name
+                    for name in names[names >= 0].tolist()
+                    for one in gradients((segments == name).double())
+                    if bool(one[(segments != name).flatten()].any())
+                )
+                raise ValueError(message.format(next(readers, int(names[-1]))))
 
 
 def _find_contents(inputs: Any, segments: Tensor) -> list[Tensor]:

@@ -52,7 +52,11 @@ class Captured:
         )
 
         def backend(graph: fx.GraphModule, example: Any) -> Any:
-            _check_unhooked(graph)
+            # the forward graph, which scores read, has no hook
+            parts = [part for part in graph.modules() if isinstance(part, fx.GraphModule)]
+            if any("register_hook" in str(node.target) for part in parts for node in part.graph.nodes):
+                msg = "it registers a hook on a tensor's gradient, which scores would not see"
+                raise ValueError(msg)
             detach_without_gradients(graph)
             return differentiated(graph, example)
 
@@ -140,14 +144,6 @@ class Captured:
         found, values = pair.run(given, list_parameters(self.model), self._inputs)
         self._last = pair, values
         return found[:returned]
-
-
-def _check_unhooked(module: fx.GraphModule) -> None:
-    """Raise if the model puts a hook on a tensor: the forward graph, which scores read, has none."""
-    parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
-    if any("register_hook" in str(node.target) for part in parts for node in part.graph.nodes):
-        msg = "it registers a hook on a tensor's gradient, which scores would not see"
-        raise ValueError(msg)
 
 
 def _keep_tangents(backward: fx.GraphModule) -> fx.GraphModule:

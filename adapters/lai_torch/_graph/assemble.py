@@ -364,20 +364,17 @@ class Assembly:
         owned, _ = self._find_owned(self.plan.last_uses)
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         readouts = self.build_layers(by_node)
-        record = readouts[-1].record
-        if type(record) is lai.ReadoutTrace and readouts[-1].layer.source is not None:
+        layer, record = readouts[-1].layer, readouts[-1].record
+        if type(record) is lai.ReadoutTrace and layer.source is not None:
             # LLI is of this use of a matrix alone, wherever else the matrix is used.
-            source = readouts[-1].layer.source
-            named: dict[str, Any] = {"bias": record.bias, "name": record.name}
-            layer = readouts[-1].layer
-            named["groups"] = 1
+            named: dict[str, Any] = {"bias": record.bias, "name": record.name, "groups": 1}
             if self.graph.names[layer.node] == CONVOLUTION:
                 named["groups"] = int(self.saved(self.graph.nodes[layer.node], "groups"))
             elif (read := self.read(layer.node, layer.slot, layer.place)) is not None:
                 named["groups"] = read.groups
             sides = record.activations, record.output_gradients
-            own = lai.LayerTrace(*sides, weight=source and source.key, valid=record.valid, **named)
-            readouts[-1] = Readout(readouts[-1].layer, own, own=True)
+            own = lai.LayerTrace(*sides, weight=layer.source.key, valid=record.valid, **named)
+            readouts[-1] = Readout(layer, own, own=True)
         return readouts
 
     def build_layers(self, owned: Mapping[tuple[int, int], Record]) -> list[Readout]:
@@ -388,7 +385,7 @@ class Assembly:
         for layer in plan.layers:
             if layer.source is not None and layer.node not in last:
                 own = owned.get((layer.node, layer.slot))
-                found.append(Readout(layer, own or self._read_out(layer), own is not None))
+                found.append(Readout(layer, own or self.read_out(layer), own is not None))
         if not plan.last:
             return found
         if len(plan.last) == 1:
@@ -397,7 +394,7 @@ class Assembly:
             return [*found, Readout(layer, self._finish(layer, own), own is not None)]
         return [*found, self._join(owned)]
 
-    def _read_out(self, layer: Layer) -> Record:
+    def read_out(self, layer: Layer) -> Record:
         """Return a layer as LAI alone sees it."""
         node, name = self.graph.nodes[layer.node], self.graph.names[layer.node]
         options: dict[str, Any] = {"bias": layer.node in self.plan.biases, "name": layer.name}
@@ -424,14 +421,6 @@ class Assembly:
         )
         raise ValueError(msg)
 
-    def can_read(self, layer: Layer) -> bool:
-        """Whether LAI can read a layer."""
-        try:
-            self._read_out(layer)
-        except ValueError:
-            return False
-        return True
-
     def _finish(self, layer: Layer, own: Record | None) -> Record:
         """Return the record of the last layer."""
         gradient = self.received[layer.node, 0]
@@ -455,7 +444,7 @@ class Assembly:
         if own is not None:
             return own
         if not convolved:
-            return self._read_out(layer)
+            return self.read_out(layer)
         assert isinstance(layer.place, Axis)
         # every map is a sample to the convolution, of which several may be one sample's
         front = Axis(0, 1, 1, len(gradient))

@@ -72,11 +72,6 @@ class Plan:
             if all(use.node in nodes or use.node == adding.get(name) for use in uses)
         }
 
-    def is_still_dead(self, received: Mapping[Edge, Tensor | None]) -> bool:
-        """Whether nothing but zeros arrives where nothing else did when the plan was made."""
-        arrived = [one for edge in self.dead if (one := received.get(edge)) is not None]
-        return not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any())
-
     def list_edges(self, *, every: bool) -> list[Edge]:
         """Return the edges whose gradients the records need: of `every` use, or of the last layer alone."""
         found = {(layer.node, 0): None for layer in self.last}

@@ -186,7 +186,9 @@ class Reader:
             plan.calls += 1
             if not self._is_due(plan):
                 received = collect_gradients(graph, plan, every=self.every)
-                if plan.is_still_dead(received):
+                # uses behind edges at which nothing but zeros arrived are not known to the plan
+                arrived = [one for edge in plan.dead if (one := received.get(edge)) is not None]
+                if not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any()):
                     return self._assemble(graph, plan, positions, received)
         calls = 1 if plan is None else plan.calls
         # a loss that is no number is the same beside any samples, and proves nothing
@@ -367,8 +369,11 @@ class Reader:
                 return resized | moved, ambiguous, False
             varies = varies or None
         elif not self.exchanged and graph.samples > PLACED_ON:  # a few rows take less memory
-            few = _walk_few(problem, graph)
-            if few is not None:
+            ran, few = run_part(problem, slice(0, PLACED_ON), graph.samples, gradients=True), None
+            # an error is about the size, whatever it is
+            if not isinstance(ran, Exception) and ran[0].requires_grad:
+                few = walk(ran[0])
+            if few is not None and few.signature == graph.signature:
                 places, ambiguous = place_samples(few, edges, proved=False)
                 resized = resize_places(places, graph)
                 if resized is not None:
@@ -378,7 +383,8 @@ class Reader:
 
     def _plan(self, graph: Graph, places: Places, ambiguous: set[Any], *, varies: bool | None) -> Plan:
         """Return what the records of a graph are made of."""
-        sources = Sources(graph, self.names)
+        names = self.names
+        sources = Sources(graph, names)
         uses = find_uses(graph, places, sources)
         check_owned(sources.foreign.values())
         routed = {
@@ -391,7 +397,14 @@ class Reader:
         refusal, last, unread = "", [], {}
         layers: list[Layer] = []
         try:
-            recurrent = self._recurrent()
+            # unrolled on one device, and one function on another
+            recurrent = {
+                names[id(one)]: f"torch.nn.{type(module).__name__}"
+                for module in modules_of(self.model, self.loss)
+                if isinstance(module, nn.RNNBase | nn.RNNCellBase)
+                for one in module.parameters()
+                if id(one) in names
+            }
             unread_names = {*recurrent, *routed, *self.routed}
             found = find_layers(graph, Saved(), places, sources, self._find_frozen(), unread_names)
             # Of which single matrices are read: experts, between which data may choose.
@@ -401,7 +414,6 @@ class Reader:
                 name = layer.source.names[0] if layer.source is not None else layer.name
                 if name in self.routed or isinstance(layer.place, Entries):
                     unread[name] = "rows that are routed to it"
-                # its graph is another one on each kind of device
                 elif name in recurrent:
                     unread[name] = recurrent[name]
                 else:
@@ -430,9 +442,13 @@ class Reader:
         plan.routed, plan.left = self.routed, self.left
         plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
         plan.unread, plan.settled = unread, varies is False and not uncertain
-        assembly = Assembly(graph, plan, {}, self.names)
+        assembly = Assembly(graph, plan, {}, names)
         for layer in layers:
-            if layer.source is not None and layer not in last and not assembly.can_read(layer):
+            if layer.source is None or layer in last:
+                continue
+            try:
+                assembly.read_out(layer)
+            except ValueError:
                 plan.layers = [one for one in plan.layers if one is not layer]
                 plan.unread[layer.name + ".weight"] = name_function(graph.names[layer.node])
         plan.watch(graph, places)
@@ -478,17 +494,6 @@ class Reader:
             one.untyped_storage().data_ptr(): name
             for name, one in list_parameters(self.model, self.loss).items()
             if not one.requires_grad and one.numel() and one.layout == torch.strided
-        }
-
-    def _recurrent(self) -> dict[str, str]:
-        """Return the parameters of recurrent modules: unrolled on one device, and one function on another."""
-        names = self.names
-        return {
-            names[id(one)]: f"torch.nn.{type(module).__name__}"
-            for module in modules_of(self.model, self.loss)
-            if isinstance(module, nn.RNNBase | nn.RNNCellBase)
-            for one in module.parameters()
-            if id(one) in names
         }
 
     def _find_ragged(self, graph: Graph, places: Places, sources: Sources) -> dict[str, str]:
@@ -613,16 +618,6 @@ class Reader:
                 UserWarning,
                 stacklevel=2,
             )
-
-
-def _walk_few(problem: Problem, graph: Graph) -> Graph | None:
-    """Return the graph of the first rows of a batch; None unless it is the batch's own."""
-    ran = run_part(problem, slice(0, PLACED_ON), graph.samples, gradients=True)
-    # an error is about the size, whatever it is
-    if isinstance(ran, Exception) or not ran[0].requires_grad:
-        return None
-    found = walk(ran[0])
-    return found if found.signature == graph.signature else None
 
 
 def _identify(found: Held) -> dict[int, str]:

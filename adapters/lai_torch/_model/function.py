@@ -177,7 +177,15 @@ def finite_gradient(
         for name, piece in zip(total, found, strict=True):
             if piece is not None:
                 total[name] += densify(piece)
-    return _reduce(total, counted, reduction, role) if counted else None
+    if not counted:
+        return None
+    for name, value in total.items():
+        if not bool(torch.isfinite(value).all()):
+            msg = f"{role}: expected a finite gradient of the losses, got one that is not for {name!r}"
+            raise UnusableError(msg)
+    if reduction == "mean":
+        return {name: value / counted for name, value in total.items()}
+    return total
 
 
 def densify(gradient: Tensor) -> Tensor:
@@ -190,14 +198,6 @@ def densify(gradient: Tensor) -> Tensor:
 def view_real(tensor: Tensor) -> Tensor:
     """Return a complex tensor as real and imaginary parts, each a number that moves by itself."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def _reduce(total: Point, samples: int, reduction: str, role: str) -> Point:
-    for name, value in total.items():
-        if not bool(torch.isfinite(value).all()):
-            msg = f"{role}: expected a finite gradient of the losses, got one that is not for {name!r}"
-            raise UnusableError(msg)
-    return {name: value / samples for name, value in total.items()} if reduction == "mean" else total
 
 
 def vjp(
