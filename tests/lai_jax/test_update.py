@@ -243,7 +243,7 @@ def test_checkpointed_branches_run_on_rows():
 
 @pytest.mark.parametrize(("samples", "rows"), [(8, 0.5), (8, 8), (2, 1)])
 def test_batch_masks_are_cut_to_rows(samples, rows):
-    model, batch = (masked_by_shape, PARAMS, squares), vectors(samples)
+    model, batch = (masked_by_shape, PARAMS, squares), tuple(part[::-1] for part in vectors(samples))
     after, _, report = stepped(model, VALIDATION, batch, tx=ONE, policy=HALF, rows=rows)
     gradient = weighted_gradient(model, batch, report.weights)
     np.testing.assert_allclose(after["w"], PARAMS["w"] - gradient["w"], rtol=1e-11, atol=1e-12)

@@ -121,7 +121,9 @@ class Reader:
             return names[atom]
 
         for eqn in find_needed(jaxpr):
-            if eqn.primitive.name in _WRITTEN:  # what is written to it is no output, and not found to be needed
+            if (
+                eqn.primitive.name in _WRITTEN
+            ):  # what is written to it is no output, and not found to be needed
                 raise unknown(eqn, "an array that is written to; use x.at[...], which returns another one")
             outputs = self.equation(eqn, [slot_of(atom) for atom in eqn.invars])
             names |= dict(zip(eqn.outvars, outputs, strict=True))
