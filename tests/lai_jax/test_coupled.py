@@ -65,6 +65,10 @@ HIDDEN = {
         lambda h: jnp.stack([h, 2 * h], 1).reshape(-1, 5)[jnp.arange(N)],
         "picks samples of the batch by index",
     ),
+    "first of stacked rows": (
+        lambda h: jnp.stack([h, 2 * h]).reshape(-1, 5)[jnp.arange(N)],
+        "picks samples of the batch by index",
+    ),
     "picked": (lambda h: h[SWAPPED], r"gather .*picks samples of the batch by index"),
     "written": (lambda h: h.at[SWAPPED].add(1.0 * h), "writes to samples of the batch by index"),
     "taken off": (lambda h: h.at[SWAPPED].subtract(1.0 * h), "writes to samples of the batch by index"),
@@ -217,7 +221,14 @@ def kernel_from_samples(params, inputs):
     return maps.reshape(N, -1)[:, :5] @ params["o"]
 
 
+def written_to(params, inputs):
+    held = jax.new_ref(jnp.zeros((N, 5)))
+    held[...] = (inputs @ params["w"])[::-1]
+    return jnp.tanh(inputs @ params["w"] + held[...]) @ params["o"]
+
+
 UNFOLLOWED = {
+    written_to: "new_ref .*an array that is written to",
     kernel_from_samples: "a convolution of a parameter with a kernel that depends on the sample",
     while_loop: r"while .*a loop of unknown length; use lax.scan",
     entry_a_sample: r"add .*one entry for each sample of the batch",

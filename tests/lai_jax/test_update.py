@@ -205,6 +205,15 @@ def branching(params, inputs):
     return hidden @ params["o"]
 
 
+def masked_by_shape(params, inputs):
+    hidden = jnp.tanh(inputs @ params["w"])
+    return (hidden * np.random.default_rng(0).integers(0, 2, hidden.shape)) @ params["o"]
+
+
+def numbered(params, inputs):
+    return dense(params, inputs * jnp.arange(1.0, 1 + len(inputs))[:, None])
+
+
 SAVED = jax.checkpoint_policies.everything_saveable
 
 
@@ -214,6 +223,7 @@ SAVED = jax.checkpoint_policies.everything_saveable
         (divided_by_size, squares, r"something else for a smaller batch \(div with 8.0 in place of 4.0\)"),
         (branching, squares, r"samples pass through cond \(test_update.py"),
         (jax.checkpoint(branching, policy=SAVED), squares, "samples pass through cond"),
+        (jax.checkpoint(numbered), squares, r"mul \(test_update.py.* one entry a sample that jax.checkpoint"),
     ],
 )
 def test_unsupported_row_subsets_are_refused(apply, loss, message):
@@ -231,12 +241,9 @@ def test_checkpointed_branches_run_on_rows():
         np.testing.assert_allclose(moved, PARAMS[name] - gradient[name], rtol=1e-11, atol=1e-12)
 
 
-def test_batch_masks_are_cut_to_rows():
-    def masked_by_shape(params, inputs):
-        hidden = jnp.tanh(inputs @ params["w"])
-        return (hidden * np.random.default_rng(0).integers(0, 2, hidden.shape)) @ params["o"]
-
-    model = masked_by_shape, PARAMS, squares
-    after, _, report = stepped(model, VALIDATION, BATCH, tx=ONE, policy=HALF, rows=0.5)
-    gradient = weighted_gradient(model, BATCH, report.weights)
+@pytest.mark.parametrize(("samples", "rows"), [(8, 0.5), (8, 8), (2, 1)])
+def test_batch_masks_are_cut_to_rows(samples, rows):
+    model, batch = (masked_by_shape, PARAMS, squares), tuple(part[::-1] for part in vectors(samples))
+    after, _, report = stepped(model, VALIDATION, batch, tx=ONE, policy=HALF, rows=rows)
+    gradient = weighted_gradient(model, batch, report.weights)
     np.testing.assert_allclose(after["w"], PARAMS["w"] - gradient["w"], rtol=1e-11, atol=1e-12)

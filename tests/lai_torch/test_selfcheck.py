@@ -16,7 +16,7 @@ from torch import nn
 
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS, network
-from tests.support.torch_modules import held, holding
+from tests.support.torch_modules import Part, held, holding
 from tests.support.torch_programs import program
 from tests.support.workloads import transformer_models
 from tests.support.workloads.launches import launch
@@ -158,6 +158,26 @@ def test_products_and_norms():
     norms = lai_torch.per_sample_norms(model, LOSS, second)
     assert torch.allclose(norms, right.norm(dim=1), rtol=1e-14)
     assert lai_torch.check_per_sample_gradients(model, LOSS, second).relative_error < 1e-14
+
+
+def push(own, inputs):
+    """Return a derivative along a direction, whose tensors `torch.func` wraps."""
+    hidden = torch.tanh(own.body(inputs))
+    return torch.func.jvp(lambda values: torch.tanh(own.head(values)), (hidden,), (1 + hidden,))[1]
+
+
+def go_row_by_row(own, inputs):
+    return torch.stack([own.head(torch.tanh(own.body(row))) for row in inputs])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # of torch's own derivatives
+@pytest.mark.parametrize("function", [push, go_row_by_row])
+def test_wrapped_and_complex_tensors_are_read(function):
+    """Beside a complex matrix that no sample meets."""
+    parts = {"body": nn.Linear(4, 5), "head": nn.Linear(5, 3)}
+    model = Part(function, **parts, idle=nn.Parameter(torch.ones(2, 2, dtype=torch.complex128)))
+    model.double()
+    assert lai_torch.check_per_sample_gradients(model, LOSS, support.data(5)).relative_error < 1e-13
 
 
 def test_norms_of_the_training_pass():

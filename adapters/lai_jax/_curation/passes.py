@@ -48,7 +48,7 @@ def run_shared(problem: Problem, batch: Batch, *, everything: bool) -> tuple[Rec
         again = partial(weigh_gradient, problem, batch, weights)
         if model.mapped:  # not the batch's own program, which it is at these numbers alone
             return again(best)
-        if best is not None:
+        if best is not None and max(best.shape[0], 2) < model.samples:  # one row is read as two copies
             small = problem.read(take(batch, slice(best.shape[0])))
             chosen, own = fill_rows(weights, best, small.samples)
             return cut_back(model, small, last, moving, vjp, chosen, own, problem.spread)

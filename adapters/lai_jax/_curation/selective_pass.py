@@ -17,6 +17,7 @@ from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.leaves import replace_leaves
 from lai_jax._program.model import Model, reader_of
 from lai_jax._program.program import Operation, Program, Use, Value
+from lai_jax._program.rules.axes import SCATTERS
 from lai_jax._program.rules.primitives import RECOMPUTED
 from lai_jax._program.sample_axis import SampleAxis
 
@@ -113,10 +114,10 @@ def _cut(
     return part
 
 
-def check_same_program(large: Program, small: Program, *, kept: bool = True) -> None:
+def check_same_program(large: Program, small: Program, *, kept: bool = True, again: bool = False) -> None:
     """Raise unless two readings for different batch sizes do the same, sizes aside.
 
-    Residuals are `kept` but of what runs again in the backward pass.
+    Residuals are `kept` but of what runs again in the backward pass, some of it or all: then `again`.
     """
     operations, others = _live(large), _live(small)
     if len(operations) != len(others):
@@ -134,9 +135,12 @@ def check_same_program(large: Program, small: Program, *, kept: bool = True) -> 
             _differ(f"{name} in place of {other.eqn.primitive.name}")
         for left, right in zip(one.inputs, other.inputs, strict=True):
             _check_same_constant(name, large.constants.get(left), small.constants.get(right))
-        again = name in RECOMPUTED and one.eqn.params["policy"] is None
+            if again and one.batched and left not in large.inputs:
+                _check_made_again(one, large.values[left], small.values[right])
+        recomputed = name in RECOMPUTED
+        none = recomputed and one.eqn.params["policy"] is None
         for larger, smaller in zip(one.bodies, other.bodies, strict=True):
-            check_same_program(larger, smaller, kept=kept and not again)
+            check_same_program(larger, smaller, kept=kept and not none, again=again or recomputed)
 
 
 def _live(program: Program) -> list[Operation]:
@@ -156,6 +160,19 @@ def _check_same_constant(name: str, one: Any, other: Any) -> None:
         return
     if not np.array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), equal_nan=True):
         _differ(f"{name} with {one} in place of {other}")
+
+
+def _check_made_again(operation: Operation, one: Value, other: Value) -> None:
+    """Raise if what runs again makes other entries for the chosen rows than they had in the batch."""
+    differing = {axis for axis, size in enumerate(one.shape) if size != other.shape[axis]}
+    reads = operation.eqn.primitive.name in ("gather", "concatenate", *SCATTERS)  # numbers of rows
+    if one.batched or differing <= one.flat or (reads and not jnp.issubdtype(one.dtype, jnp.inexact)):
+        return
+    msg = (
+        f"{REFUSED}{place(operation.eqn)} takes an array with one entry a sample that jax.checkpoint makes "
+        "again, as a mask drawn for the batch's shape; make it outside, or leave out jax.checkpoint"
+    )
+    raise UnexplainedError(msg)
 
 
 def _differ(how: str) -> None:

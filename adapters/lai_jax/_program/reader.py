@@ -13,7 +13,7 @@ from lai_jax._program.errors import UnexplainedError, unknown
 from lai_jax._program.program import Operation, Program, Use, Value, close_jaxpr, find_needed
 from lai_jax._program.rules.axes import copy_axis, output_axis
 from lai_jax._program.rules.gathers import row_column
-from lai_jax._program.rules.primitives import CALLS, ELEMENTWISE, RECOMPUTED
+from lai_jax._program.rules.primitives import CALLS, ELEMENTWISE, RECOMPUTED, names
 from lai_jax._program.rules.sums import Followed, entries_of, follow
 from lai_jax._program.rules.values import join_columns, read_constant, read_unbatched
 from lai_jax._program.sample_axis import SampleAxis
@@ -25,6 +25,7 @@ _REFUSED = {
     "ragged_dot_general": "a ragged product",
     "while": "a loop of unknown length; use lax.scan, or lax.fori_loop with fixed bounds",
 }
+_WRITTEN = frozenset(names("new_ref mutable_array freeze get swap addupdate"))
 
 
 EquationReader = Callable[["Reader", Any, list[int], list[Value]], list[int]]
@@ -120,6 +121,10 @@ class Reader:
             return names[atom]
 
         for eqn in find_needed(jaxpr):
+            if (
+                eqn.primitive.name in _WRITTEN
+            ):  # what is written to it is no output, and not found to be needed
+                raise unknown(eqn, "an array that is written to; use x.at[...], which returns another one")
             outputs = self.equation(eqn, [slot_of(atom) for atom in eqn.invars])
             names |= dict(zip(eqn.outvars, outputs, strict=True))
         return [slot_of(atom) for atom in jaxpr.outvars]

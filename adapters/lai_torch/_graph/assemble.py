@@ -108,7 +108,7 @@ class Assembly:
             own = owned.get(name, [])
             # an expert to which no row was routed, maybe
             unused = name not in self.plan.uses_by_name and name not in self.plan.left
-            unused = unused and parameter.ndim in {2, 3}
+            unused = unused and parameter.ndim in {2, 3} and not parameter.is_complex()
             if unused or any(isinstance(one, lai.ExpertTrace) for _, one in own):
                 records += self._build_experts(name, parameter, own)
             elif own:

@@ -139,9 +139,17 @@ def _find_frozen(graph: Graph, saved: Saved, node: int, frozen: Mapping[int, str
         if graph.edges[node][slot] is None:
             kept = saved(graph.nodes[node], name)
             # a view of a parameter shares its memory
-            if isinstance(kept, Tensor) and (key := frozen.get(kept.untyped_storage().data_ptr())):
+            if isinstance(kept, Tensor) and (key := frozen.get(_find_memory(kept))):
                 return slot, key
     return None, ""
+
+
+def _find_memory(tensor: Tensor) -> int:
+    """Return where a tensor lies; 0 for one that `torch.func` wraps, which is no parameter's."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return 0
 
 
 def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer]:

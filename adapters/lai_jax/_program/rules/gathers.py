@@ -70,7 +70,9 @@ def row_column(eqn: Any, values: Sequence[Value]) -> tuple[int, int] | None:
     data, indices = values[:2]
     numbers = eqn.params["dimension_numbers"]
     samples = data.sample_axis
-    if samples is None or samples.inner != 1 or samples.axis not in numbers.collapsed_slice_dims:
+    if samples is None or samples.axis not in numbers.collapsed_slice_dims:
+        return None
+    if data.shape[samples.axis] != samples.samples:  # other entries of the samples lie along the axis, too
         return None
     column = numbers.start_index_map.index(samples.axis)
     for axis in range(len(indices.shape) - 1):
