@@ -217,20 +217,38 @@ def numbered(params, inputs):
 SAVED = jax.checkpoint_policies.everything_saveable
 
 
+@jax.custom_vjp
+def ruled(hidden):
+    return hidden
+
+
+ruled.defvjp(lambda hidden: (hidden, None), lambda _, cotangent: (cotangent / len(cotangent),))
+
+
+def with_rule(params, inputs):
+    return ruled(jnp.tanh(inputs @ params["w"])) @ params["o"]
+
+
+SMALLER = "something else for a smaller batch"
+ALONE = "something else for a sample alone"
+
+
 @pytest.mark.parametrize(
-    ("apply", "loss", "message"),
+    ("apply", "estimator", "message"),
     [
-        (divided_by_size, squares, r"something else for a smaller batch \(div with 8.0 in place of 4.0\)"),
-        (branching, squares, r"samples pass through cond \(test_update.py"),
-        (jax.checkpoint(branching, policy=SAVED), squares, "samples pass through cond"),
-        (jax.checkpoint(numbered), squares, r"mul \(test_update.py.* one entry a sample that jax.checkpoint"),
+        (divided_by_size, "lai", rf"{SMALLER} \(div with 8.0 in place of 4.0\)"),
+        (branching, "lai", r"samples pass through cond \(test_update.py"),
+        (jax.checkpoint(branching, policy=SAVED), "lai", "samples pass through cond"),
+        (jax.checkpoint(numbered), "lai", r"mul \(test_update.py.* one entry a sample.* that jax.checkpoint"),
+        (with_rule, "ghost", SMALLER),
+        *((apply, "exact", ALONE) for apply in (divided_by_size, numbered)),  # whose rows run forward again
     ],
 )
-def test_unsupported_row_subsets_are_refused(apply, loss, message):
-    model = apply, PARAMS, loss
+def test_unsupported_row_subsets_are_refused(apply, estimator, message):
+    model = apply, PARAMS, squares
     with pytest.raises(ValueError, match=message):
-        stepped(model, VALIDATION, BATCH, rows=0.5)
-    assert not stepped(model, VALIDATION, BATCH)[2].skipped
+        stepped(model, VALIDATION, BATCH, rows=0.5, estimator=estimator)
+    assert not stepped(model, VALIDATION, BATCH, estimator=estimator)[2].skipped
 
 
 def test_checkpointed_branches_run_on_rows():

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from tests.lai_torch import coupling
 from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, WIRED, Net, batch, centred
 from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.support.torch_functions import ruled
 from tests.support.torch_modules import Part, held, holding
 
 
@@ -149,7 +150,17 @@ def graphs(n):
     return (randn(len(graph), 4), edges, graph, n), labels(n)
 
 
+def number_rows(values):
+    return values * torch.arange(1.0, 1.0 + len(values)).to(values)[:, None]
+
+
+by_place = ruled(lambda values: values.clone(), lambda ctx, gradients: number_rows(gradients))
+
+
 MEETING = {
+    # a step runs the rows it keeps at other places
+    "values by place": (lambda: Net(lambda net, h, x: number_rows(h)), vectors),
+    "gradients by place": (lambda: Net(lambda net, h, x: by_place.apply(h)), vectors),
     "sequences by length": (lambda: packed(centred), sequences),
     "sequences by length, with gradient": (lambda: packed(lambda x: x - x.mean(0)), sequences),
     # no exchange of rows moves a node, so that centring over all of them would not be seen
@@ -161,7 +172,7 @@ MEETING = {
 @pytest.mark.parametrize("name", MEETING)
 def test_every_estimator_refuses_meeting_samples(name):
     make, draw = MEETING[name]
-    words = rf"{coupling.REFUSED}|in another order|samples in another way .* pad it"
+    words = rf"{coupling.REFUSED}|in another order|samples in another way .* pad it|a sample's place"
     coupling.check_refused(make().double(), LOSS, draw, words)
 
 

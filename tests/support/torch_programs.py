@@ -123,7 +123,6 @@ ALONE = {
     *("checkpointed_in_chunks", "divided_by_samples", "in_chunks"),
     *("cross_attention", "normed_convolution"),
     *("normalised_alone", "normalised_always", "masked_outputs", "module_hooked"),
-    *("reshaped", "loop_over_features", "differences_one_by_one"),
     *MATRICES,
 }
 """Parts, losses and heads tried by themselves: random programs draw what they drew before these came."""

@@ -15,9 +15,11 @@ import jax.numpy as jnp
 import lai_core as lai
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import fill_rows, put_stand_ins
-from lai_jax._curation.selective_pass import cut_back, run_back
+from lai_jax._curation.selective_pass import REFUSED, cut_back, run_back
+from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.leaves import check_finite
-from lai_jax._program.losses import is_batched, losses_of_leaves, take
+from lai_jax._program.losses import arrays_of, is_batched, losses_of_leaves, take
+from lai_jax._program.trial import keep_apart
 from lai_jax._recording.assemble import Measured, records_of
 from lai_jax._recording.recorders import record_trace
 
@@ -65,13 +67,23 @@ def weigh_gradient(
     problem: Problem, batch: Batch, weights: jax.Array, best: jax.Array | None
 ) -> list[jax.Array]:
     """Return the gradient of the weighted losses of the best rows, run forward once more; None: of all."""
+    moving, losses = losses_of_leaves(problem.apply, problem.loss, problem.params)
     if best is None or best.shape == weights.shape:
         rows, own = put_stand_ins(batch, weights), weights
     else:
+        arrays, restored = arrays_of(batch)
+        # fewer rows are another batch, in which a sample has to be what it is in this one
+        if not keep_apart(
+            lambda at, own: losses([*at], restored([*own])), range(len(moving)), moving, arrays
+        ):
+            msg = (
+                f"{REFUSED}apply or loss computes something else for a sample alone, as if divided by the "
+                "batch's size or masked by a row's number; leave out rows"
+            )
+            raise UnexplainedError(msg)
         chosen, own = fill_rows(weights, best, best.shape[0])
         spread = problem.spread
         rows = jax.tree.map(lambda leaf: spread(leaf) if is_batched(leaf) else leaf, take(batch, chosen))
-    moving, losses = losses_of_leaves(problem.apply, problem.loss, problem.params)
 
     def total(values: list[jax.Array]) -> jax.Array:
         found = losses(values, rows)

@@ -117,7 +117,8 @@ def _cut(
 def check_same_program(large: Program, small: Program, *, kept: bool = True, again: bool = False) -> None:
     """Raise unless two readings for different batch sizes do the same, sizes aside.
 
-    Residuals are `kept` but of what runs again in the backward pass, some of it or all: then `again`.
+    Residuals are `kept` but of what runs again in the backward pass, some of it or all: then `again`. So is
+    a derivative rule.
     """
     operations, others = _live(large), _live(small)
     if len(operations) != len(others):
@@ -141,6 +142,8 @@ def check_same_program(large: Program, small: Program, *, kept: bool = True, aga
         none = recomputed and one.eqn.params["policy"] is None
         for larger, smaller in zip(one.bodies, other.bodies, strict=True):
             check_same_program(larger, smaller, kept=kept and not none, again=again or recomputed)
+        if one.rule is not None and other.rule is not None:
+            check_same_program(one.rule, other.rule, kept=False, again=True)
 
 
 def _live(program: Program) -> list[Operation]:
@@ -163,14 +166,14 @@ def _check_same_constant(name: str, one: Any, other: Any) -> None:
 
 
 def _check_made_again(operation: Operation, one: Value, other: Value) -> None:
-    """Raise if what runs again makes other entries for the chosen rows than they had in the batch."""
+    """Raise if what runs for the chosen rows alone makes other entries than they had in the batch."""
     differing = {axis for axis, size in enumerate(one.shape) if size != other.shape[axis]}
     reads = operation.eqn.primitive.name in ("gather", "concatenate", *SCATTERS)  # numbers of rows
     if one.batched or differing <= one.flat or (reads and not jnp.issubdtype(one.dtype, jnp.inexact)):
         return
     msg = (
-        f"{REFUSED}{place(operation.eqn)} takes an array with one entry a sample that jax.checkpoint makes "
-        "again, as a mask drawn for the batch's shape; make it outside, or leave out jax.checkpoint"
+        f"{REFUSED}{place(operation.eqn)} takes an array with one entry a sample, as a mask drawn for the "
+        "batch's shape, that jax.checkpoint or a derivative rule makes again; make it outside of these"
     )
     raise UnexplainedError(msg)
 

@@ -108,6 +108,7 @@ class Operation:
     use: Use | None = None
     copies: dict[int, Use] = field(default_factory=dict)
     bodies: tuple["Program", ...] = ()
+    rule: "Program | None" = None  # the gradient of a function with a derivative rule of its own
     batched: bool = False
     loops: tuple[tuple[int, bool], ...] = ()
     row_column: tuple[int, int] | None = None

@@ -87,7 +87,7 @@ class Captured:
             raise
         except Exception as error:  # torch's compiler has no class of errors that holds all of its own
             # an error of the model's own comes up as it is
-            with preserve(self.model), torch.no_grad():
+            with preserve(self.model):
                 call(self.model, inputs)
             # a back end's own error, which the compiler wraps
             said = str(getattr(error, "inner_exception", error)) or type(error).__name__

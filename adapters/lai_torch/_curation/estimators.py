@@ -510,7 +510,7 @@ def _score_derivatives(state: CuratorState, side: Side, reading: Reading) -> Sco
 def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
     """Return exact scores along the validation gradient; a side is that gradient."""
     function = Function(model, loss)
-    prover = Prover(function, method)
+    prover = Prover(function, method, by_rows=True)
 
     def read(batch: Batch, side: Side) -> Reading:
         if isinstance(side, Itself):
@@ -541,7 +541,7 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
     if of == "optimizer":
         check_optimizer(optimizer)
     function = Function(model, loss)
-    prover = Prover(function)
+    prover = Prover(function, by_rows=True)
 
     def read(batch: Batch, side: Side) -> Reading:
         if isinstance(side, Itself):

@@ -33,7 +33,7 @@ TENSOR_FLOAT = 2.0**-11
 
 
 class Side(NamedTuple):
-    """Random weights of losses, the plain gradient of their sum along the direction, and its precision."""
+    """Random weights of samples, the plain gradient of their sum along the direction, and its precision."""
 
     weights: Tensor
     value: float
@@ -52,9 +52,9 @@ class Derivative(NamedTuple):
 
 
 def draw_side(
-    function: Function, direction: Point, batch: Batch, part: Tensor | None = None, *, powers: bool = False
+    function: Function, direction: Point, batch: Batch, owners: Tensor | None = None, *, powers: bool = False
 ) -> Side:
-    """Compute the VJP of random weights of a part of the losses; None: of all.
+    """Compute the VJP of random weights of the losses, of which each is its owner's; -1: it counts for none.
 
     With powers of two as weights, a pass takes the same roundings as that of one sample with weight 1. No
     weight is below 1, and all are far above where the types allow it: a hook that clips, here or in a later
@@ -70,9 +70,13 @@ def draw_side(
         if eps != torch.finfo(torch.float16).eps:  # a type that would overflow
             scale = 1024.0 * scale
         weights = torch.where(pair[1] < 0.5, -scale, scale)
-        if part is not None:
-            weights = torch.where(part, weights, 0.0)
+        if owners is not None:
+            weights = torch.where(owners >= 0, weights, 0.0)
         pieces = vjp(losses, weights, parameters)
+        # a sample has the sum of its copies' weights
+        if owners is not None:
+            whole = weights.new_zeros(int(owners.max()) + 1)
+            weights = whole.index_add_(0, owners.clamp(min=0), weights)
         if losses.is_cuda:
             eps = max(eps, TENSOR_FLOAT)
         return Side(weights.detach(), *project(pieces, [direction[name] for name in parameters]), eps)
@@ -100,8 +104,8 @@ def find_proved(
 ) -> tuple[Derivative | None, list[str]]:
     """Return the first way that meets the identity on some batches, and why not those before it.
 
-    Each comes with a mask of its losses that are those of the batch, at the same places; None: all. None is
-    returned where a score is not finite in the last way; see `find_bounded`.
+    Each comes with the sample whose loss and gradient each of its places has, -1 of none; None: the batch's
+    own. None is returned where a score is not finite in the last way; see `find_bounded`.
 
     Raises
     ------
@@ -141,7 +145,7 @@ def find_proved(
         "model: expected the gradient of a weighted sum of losses to be the weighted sum of the samples' "
         "gradients, in this batch and beside other samples, and no way to compute them agrees with that: a "
         "hook or a custom backward pass is not linear (it clips or rounds gradients, say), draws at random, "
-        "or depends on the other samples, as an embedding does that scales by frequency "
+        "or depends on a sample's place or the others, as an embedding does that scales by frequency "
         f"({'; '.join(reasons)})"
     )
     raise ValueError(msg)
@@ -151,16 +155,18 @@ def find_bounded(function: Function, direction: Point, batch: Batch, finite: Ten
     """Say which samples have a finite gradient: in a batch, an infinite slope spoils everyone's."""
     found = finite.clone()
     for j in finite.nonzero().squeeze(1):
-        alone = torch.zeros_like(finite)
-        alone[j] = True
-        found[j] = isfinite(draw_side(function, direction, resample(batch, alone), alone).value)
+        alone = torch.full_like(finite, -1, dtype=torch.long)
+        alone[j] = j
+        found[j] = isfinite(draw_side(function, direction, resample(batch, alone >= 0), alone).value)
     return found
 
 
 def list_others(
-    function: Function, batch: Batch, losses: Tensor, finite: Tensor, eps: float
+    function: Function, batch: Batch, losses: Tensor, finite: Tensor, eps: float, *, by_rows: bool
 ) -> list[tuple[Batch, Tensor]]:
     """Return batches in which samples stand beside others, where their losses do not move; see `find_proved`.
+
+    `by_rows`, nor do they and their gradients where the samples stand elsewhere.
 
     Raises
     ------
@@ -178,9 +184,9 @@ def list_others(
         raise ValueError(msg)
     samples = len(losses)
     # A loss may hold weights of this batch's places, unless nobody knows which row is a sample's.
-    by_rows = bool(find_unaligned(batch, samples))
+    compared = by_rows or bool(find_unaligned(batch, samples))
     with function.preserve():
-        exchange = exchange_samples((function.model, function.loss, usable(batch)), by_rows=by_rows)
+        exchange = exchange_samples((function.model, function.loss, usable(batch)), by_rows=compared)
     if exchange is None:
         msg = (
             "training: expected a batch whose rows can be exchanged, to check that samples are independent, "
@@ -188,10 +194,14 @@ def list_others(
             "differ in length"
         )
         raise ValueError(msg)
-    others = [(resample(batch, half), half) for half in bisections(finite)[0]]
+    others = [
+        (resample(batch, half), torch.where(half | by_rows, row_sources(half), -1))
+        for half in bisections(finite)[0]
+    ]
     for size in {graph.samples for graph, _ in exchange.others} - {samples}:
         places = torch.arange(size, device=losses.device)
-        others.append((rows(batch, places.clamp(max=samples - 1), samples), places < samples))
+        owners = torch.where(places < samples, places, -1)
+        others.append((rows(batch, places.clamp(max=samples - 1), samples), owners))
     return others
 
 

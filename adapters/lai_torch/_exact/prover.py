@@ -40,8 +40,10 @@ class Prover:
         self,
         function: Function,  # what is differentiated
         method: str | None = None,  # the only way to take; None: the first that is proved
+        *,
+        by_rows: bool = False,  # whether some rows are to run by themselves afterwards
     ) -> None:
-        self.function = function
+        self.function, self.by_rows = function, by_rows
         self.methods = METHODS if method is None else {method: METHODS[method]}
         self._proved: dict[Any, _Proved] = {}
 
@@ -81,7 +83,7 @@ class Prover:
         finite = torch.isfinite(losses)
         while bool(finite.any()):
             given = resample(batch, finite)
-            others = list_others(self.function, given, losses, finite, eps)
+            others = list_others(self.function, given, losses, finite, eps, by_rows=self.by_rows)
             found, _ = find_proved(self.function, direction, given, self.methods, others)
             if found is not None:
                 calls = self._proved[kind].calls if kind in self._proved else 1

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 import lai_core as lai
 from lai_core._adapters import GRADIENT_BUDGET, Block, sum_gradients, sums_agree
@@ -52,7 +51,7 @@ class Exchange:
     kept: Tensor
     # which sample stands at each place
     index: Tensor
-    # other batches, and the samples of the first one that stand in them where they stood
+    # other batches, and which sample of the first one each place has the gradient of; -1: of none, maybe
     others: list[tuple[Graph, Tensor]]
 
     def matches(self, graph: Graph) -> bool:
@@ -133,13 +132,15 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
             )
             raise CoupledError(msg)
         if graph is not None and moved.requires_grad:
-            others.append((walk(moved), kept))
+            # a copy has its sample's gradient where it has its loss
+            others.append((walk(moved), torch.where(kept | compared, index.to(device), -1)))
             if found is None:
                 found = Exchange(problem, graph, others[0][0], kept, index.to(device), others)
     # an exchanged batch has as many samples: a division by that number shows in one of another size alone
     resized = _check_size(problem, plain, drawn, eps)
     if resized is not None:
-        others.append((resized, torch.arange(samples, device=device) < resized.samples))
+        places = torch.arange(resized.samples, device=device)
+        others.append((resized, torch.where(places < samples, places, -1)))
     return found
 
 
@@ -270,23 +271,25 @@ def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:
 
 
 def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float) -> list[str]:
-    """Return the parameters of which samples that stay give another gradient in another batch."""
+    """Return the parameters of which samples give another gradient in another batch."""
     # A gradient is linear in the weights: one of the batch, with the sum of theirs, goes with those of all
     # other batches. A sample has another weight in each of them, so that no two errors cancel.
-    drawn = [
-        (graph, (1.0 + number / 2) * draw_weights(exchange.plain.losses, own))
-        for number, (graph, own) in enumerate(exchange.others)
-    ]
-    weights = torch.stack([each for _, each in drawn]).sum(0)
+    losses, drawn = exchange.plain.losses.detach(), []
+    weights, squares = torch.zeros_like(losses), 0.0
+    for number, (graph, owners) in enumerate(exchange.others):
+        own = owners.clamp(min=0)
+        each = (1.0 + number / 2) * draw_weights(losses[own], owners >= 0)
+        drawn.append((graph, each))
+        weights.index_add_(0, own, each)
+        squares += float(each.double().square().sum())
     here = _sketch_gradients([(exchange.plain, weights)], parameters)
-    resized = [(graph, functional.pad(each, (0, graph.samples - len(each)))) for graph, each in drawn]
-    there = _sketch_gradients(resized, parameters)
+    there = _sketch_gradients(drawn, parameters)
     # A gradient has its parameter's type, which may be coarser than all that the model computes in.
     coarsest = {name: max(eps, torch.finfo(one.dtype).eps) for name, one in parameters.items()}
     blocks = [
         Block(here[name].distance(there[name]), here[name].size(), coarsest[name]) for name in parameters
     ]
-    agreed = sums_agree(blocks, float(weights.double().square().sum()))
+    agreed = sums_agree(blocks, squares)
     # Beside other samples a product may be rounded otherwise, which turns units on and off at a kink.
     return [
         name

@@ -575,9 +575,9 @@ class Reader:
         if wrong:
             msg = (
                 f"model: what some samples give to the gradient of {min(wrong)!r} moves with the other "
-                "samples of the batch: they are coupled in the backward pass (by a hook, a custom function "
-                "or scale_grad_by_freq), so that no sample has a gradient of its own; leave that out, or "
-                "score what is coupled as one sample (the sum of its rows' losses)"
+                "samples of the batch, or with their own place: they are coupled in the backward pass (by a "
+                "hook, a custom function or scale_grad_by_freq), so that none has a gradient of its own; "
+                "leave that out, or score what is coupled as one sample (the sum of its rows' losses)"
             )
             raise CoupledError(msg)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from lai_jax._program.errors import UnexplainedError, couples, place, unknown
 from lai_jax._program.evaluate import apply_equation
 from lai_jax._program.leaves import replace_leaves
-from lai_jax._program.program import Value
+from lai_jax._program.program import Program, Value
 from lai_jax._program.reader import EquationReader, Reader
 from lai_jax._program.rules.primitives import CUSTOM_RULES
 
@@ -22,25 +22,26 @@ def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> lis
         raise unknown(eqn, what)
     program = reader.isolate().whole(eqn.params["call_jaxpr"], values)
     outputs = [program.values[slot] for slot in program.outputs]
+    rule = None
     if reader.reading.differentiated:
-        _check_rule_keeps_samples_apart(reader, eqn, values, outputs)
-    return reader.emit(eqn, slots, outputs)
+        rule = _follow_rule(reader, eqn, values, outputs)
+    return reader.emit(eqn, slots, outputs, rule=rule)
 
 
 def _name(eqn: Any) -> str:
     return str(eqn.params["call_jaxpr"].jaxpr.debug_info.func_name)
 
 
-def _check_rule_keeps_samples_apart(
+def _follow_rule(
     reader: Reader, eqn: Any, values: Sequence[Value], outputs: Sequence[Value]
-) -> None:
-    """Raise if the derivative rule mixes samples that the function itself keeps apart."""
+) -> Program | None:
+    """Return the program of the gradient; raise if it mixes samples that the function itself keeps apart."""
     moving = [
         i for i, value in enumerate(values) if value.batched and jnp.issubdtype(value.dtype, jnp.inexact)
     ]
     floating = [i for i, value in enumerate(outputs) if jnp.issubdtype(value.dtype, jnp.inexact)]
     if not moving or not floating:
-        return
+        return None
 
     def gradients(arguments: list[Any], cotangents: list[Any]) -> list[Any]:
         def call(*moved: Any) -> list[Any]:
@@ -65,6 +66,7 @@ def _check_rule_keeps_samples_apart(
         samples = program.values[slot].sample_axis
         if samples is not None and samples != values[i].sample_axis:
             raise couples(eqn, f"has a derivative rule ({_name(eqn)}) that mixes samples")
+    return program
 
 
 READERS: dict[str, EquationReader] = dict.fromkeys(CUSTOM_RULES, read)
