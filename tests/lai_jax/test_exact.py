@@ -29,27 +29,22 @@ def solved(params, inputs):
     return dense(params, each(inputs))
 
 
-def ruled(backward):
-    """Return a model whose activation has a backward rule of its own, and no forward mode."""
-    squashed = ruled_by(backward)(jnp.tanh)
-    return lambda params, inputs: squashed(inputs @ params["w"] + params["b"]) @ params["o"]
+@ruled_by(lambda _, out, g: (jnp.clip(g * (1 - out**2), -1.0, 1.0),))
+def clipped(values):
+    return jnp.tanh(values)
 
 
-clipping = ruled(lambda _, out, g: (jnp.clip(g * (1 - out**2), -1.0, 1.0),))
-MODELS = {
-    "layers": dense,
-    "a solve": solved,
-    "a rule": ruled(lambda _, out, g: (g * (1 - out**2),)),
-}
+def clipping(params, inputs):
+    """Activate by a function whose backward rule is no derivative, and that has no forward mode."""
+    return clipped(inputs @ params["w"] + params["b"]) @ params["o"]
 
 
 @pytest.mark.equation("directional-derivative")
-@pytest.mark.parametrize("name", [*MODELS, "a rule that clips"])
-def test_scores_are_inner_products_of_gradients(name):
-    apply = MODELS.get(name, clipping)
+@pytest.mark.parametrize("apply", [solved, clipping])
+def test_scores_are_inner_products_of_gradients(apply):
     found, expected = exact_scores(apply, PARAMS, squares, *SIDES), inner_products(apply)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert np.allclose(expected, inner_products(dense), rtol=0.1) == (name in ("layers", "a rule"))
+    assert not np.allclose(expected, inner_products(dense), rtol=0.1)
 
 
 def test_reduced_precision_is_its_own_rounding():

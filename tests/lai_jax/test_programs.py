@@ -133,7 +133,9 @@ def test_outside_of_jit_so_it_is(name):
 
 
 @pytest.mark.parametrize("estimator", ["ghost", "exact"])
-@pytest.mark.parametrize("name", ["rounded", "without a layer", "complex parameters"])
+@pytest.mark.parametrize(
+    "name", ["rounded", "without a layer", "complex parameters", "ending in a parameter, 1"]
+)
 def test_steps_go_down_by_scored_gradients(name, estimator):
     apply, params, inputs, _ = (FOLLOWED | ONE_SAMPLE)[name]
     model, batch = (apply, params, squares), (inputs, drawn(N))

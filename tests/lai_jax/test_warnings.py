@@ -18,10 +18,6 @@ def routed(params, inputs):
     return hidden.mean(1) @ params["o"]
 
 
-def near_prototypes(params, inputs):
-    return -(((inputs @ params["w"])[:, None] - params["rows"][:3]) ** 2) @ jnp.ones(4) @ params["square"]
-
-
 def products_summed(params, inputs):
     return jnp.tanh((inputs[..., None] * params["w"]).sum(1)) @ params["o"]
 
@@ -45,7 +41,6 @@ def transformer(params, inputs):
 
 
 PARAMS = weights(w=(4, 4), o=(4, 3), experts=(4, 4, 4), rows=(6, 4), places=(5, 4), bias=(5, 5), gain=(4,))
-PARAMS |= weights(square=(3, 3))
 
 
 def summarized(apply, batch):
@@ -59,7 +54,6 @@ def summarized(apply, batch):
     ("apply", "batch", "names"),
     [
         (routed, TOKENS, ["'experts' (used by gather)"]),
-        (near_prototypes, classified(3), ["'rows' (used by sub)"]),
         (products_summed, classified(3), ["'w' (used by mul)"]),
         (branching, classified(3), ["'w' (used by select_n)", "'rows' (used by select_n)"]),
     ],

@@ -1,9 +1,7 @@
 """The catalogue says of each estimator what the code does with it."""
 
-import numpy as np
 import pytest
 
-import lai_core as lai
 from lai_core.estimators.catalogue import CATALOGUE, find_estimator
 
 NAMES = tuple(each.name for each in CATALOGUE)
@@ -28,11 +26,6 @@ GOES_WITH = {
 }
 
 
-def made() -> lai.Trace:
-    layer = lai.LayerTrace(np.ones((5, 3)), np.ones((5, 4)))
-    return lai.Trace([layer, lai.LayerTrace(np.ones((5, 4)), np.ones((5, 2)))])
-
-
 def test_estimators_match_the_contract():
     assert " ".join(NAMES) == "ghost lai lli preconditioned_lai gate_lai calibrated_lai exact midpoint"
 
@@ -43,18 +36,6 @@ def test_each_fact_stands_in_the_table(name):
     found = [str(known.gradients), str(known.summary), {flag for flag in FLAGS if getattr(known, flag)}]
     gradients, summary, *flags = GOES_WITH[name].split()
     assert found == [gradients, summary, {*flags}]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_only_summarizable_estimators_are_summarized(name):
-    estimator = find_estimator(name)
-    if estimator.summary is None or estimator.fits_weights:
-        with pytest.raises(ValueError, match="estimator: expected one of"):
-            lai.summarize(made(), name)
-    else:
-        summary = lai.summarize(made(), name)
-        assert summary.estimator == estimator.summary
-        assert (summary.positions is not None) == estimator.positions
 
 
 def test_misspelled_names_get_a_suggestion():

@@ -1,7 +1,5 @@
 """Preconditioned LAI against its formula, and the running second moment against a plain loop."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 import lai_core as lai
 from tests.support import explicit
 from tests.support.draws import GENERATORS
-from tests.support.traces import LAYOUTS, Layer, trace
+from tests.support.traces import LAYOUTS, Layer, rows, trace
 
 layouts = st.sampled_from((LAYOUTS[0], LAYOUTS[3], LAYOUTS[4]))
 
@@ -39,15 +37,7 @@ def test_exponents_against_the_formula(backend, layout, seed, exponent, position
     atol = 1e-11 * np.abs(expected).sum()
     sides = [(validation, expected.sum(axis=0))]
     for z, row in enumerate(expected):  # each validation sample alone
-        single = [
-            replace(
-                layer,
-                activations=layer.activations[z : z + 1],
-                output_gradients=layer.output_gradients[z : z + 1],
-            )
-            for layer in pair[0]
-        ]
-        sides.append((trace(single, backend), row))
+        sides.append((trace(rows(pair[0], [z]), backend), row))
     if positions != "flatten":
         summary = lai.summarize(validation, "preconditioned_lai", positions=positions)
         sides.append((summary, expected.sum(axis=0)))

@@ -16,14 +16,13 @@ def dense(width=6, outputs=4, **options):
     return lai.LayerTrace(np.ones((2, width)), np.ones((2, outputs)), **options)
 
 
-def convolution(kernel=(3,), outputs=4, **options):
-    return lai.ConvolutionTrace(
-        np.ones((2, 6, 5)), np.ones((2, outputs, 6 - kernel[0])), kernel=kernel, **options
-    )
+def convolved(outputs=(4, 3), inputs=(6, 5), kernel=(3,), **options):
+    """Make a convolution of two samples, which fits if nothing is given."""
+    return lai.ConvolutionTrace(np.ones((2, *inputs)), np.ones((2, *outputs)), kernel, **options)
 
 
-def table(rows=5, width=3, **options):
-    return lai.EmbeddingTrace(np.zeros((2, 4), int), np.ones((2, 4, width)), rows, **options)
+def embedded(ids=(2, 3), outputs=(2, 3, 4), kind=int, rows=5, **options):
+    return lai.EmbeddingTrace(np.ones(ids, kind), np.ones(outputs), rows, **options)
 
 
 def gain(width=3, **options):
@@ -34,9 +33,9 @@ def gain(width=3, **options):
     ("one", "other", "shapes"),
     [
         (dense(groups=2), dense(groups=2, outputs=2), "(2, 2, 3), got (2, 1, 3)"),
-        (convolution(groups=2), convolution(kernel=(2,)), "(2, 2, 3, 3), got (1, 4, 6, 2)"),
-        (convolution(), convolution(outputs=2), "(1, 4, 6, 3), got (1, 2, 6, 3)"),
-        (table(), table(rows=6), "(1, 5, 3), got (1, 6, 3)"),
+        (convolved(groups=2), convolved((4, 4), kernel=(2,)), "(2, 2, 3, 3), got (1, 4, 6, 2)"),
+        (convolved(), convolved((2, 3)), "(1, 4, 6, 3), got (1, 2, 6, 3)"),
+        (embedded(), embedded(rows=6), "(1, 5, 4), got (1, 6, 4)"),
         (gain(), gain(width=2), "(3,), got (2,)"),
     ],
     ids=["dense", "kernels", "channels", "tables", "gains"],
@@ -53,15 +52,6 @@ def test_a_key_is_of_one_shape(one, other, shapes):
     for each in (one, other):  # hidden layers whose gradients LAI does not ask for
         bare = lai.Trace([replace(each, output_gradients=None, weight="w"), HEAD])
         assert lai.lai_kernel(bare, bare, positions="mean").shape == (2, 2)
-
-
-def convolved(outputs=(4, 3), inputs=(6, 5), kernel=(3,), **options):
-    """Make a convolution of two samples, which fits if nothing is given."""
-    return lai.ConvolutionTrace(np.ones((2, *inputs)), np.ones((2, *outputs)), kernel, **options)
-
-
-def embedded(ids=(2, 3), outputs=(2, 3, 4), kind=int, rows=5, **options):
-    return lai.EmbeddingTrace(np.ones(ids, kind), np.ones(outputs), rows, **options)
 
 
 SPACE = "one entry per axis of space (1)"
@@ -149,7 +139,7 @@ def test_mismatched_masks_list_available_positions():
     layers = [
         lai.LayerTrace(np.ones((2, 5, 3)), np.ones((2, 5, 3))),
         lai.LayerTrace(np.ones((2, 3, 3)), np.ones((2, 3, 3))),
-        table(),
+        embedded(),
         dense(),
     ]
     for kept, here in ((layers, "[3, 5]"), (layers[2:], "none has any")):

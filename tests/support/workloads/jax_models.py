@@ -139,29 +139,8 @@ def gpt_neo(width: int, *, heads: int, depth: int, length: int, vocabulary: int,
     return _language_model(draw, (vocabulary, length, width), blocks, apply_blocks)
 
 
-def mixture() -> Model:
-    """Experts chosen sample by sample under vmap, and a branch for the whole batch by cond."""
-    draw = drawn(9)
-    params: dict[str, Any] = shaped(draw, gate=(6, 2), extra=(5, 5), w=(5, CLASSES))
-    params |= {"experts": [shaped(draw, w=(6, 5), b=(5,)) for _ in range(2)], "flag": jnp.asarray(1)}
-
-    def apply(params: Any, inputs: Any) -> Any:
-        def one(sample: Any) -> Any:
-            gates = jax.nn.softmax(sample @ params["gate"])
-            branches = [lambda x, e=e: jnp.tanh(x @ e["w"] + e["b"]) for e in params["experts"]]
-            chosen = lax.switch(jnp.argmax(gates), branches, sample)
-            return chosen * jnp.max(gates)
-
-        hidden = jax.vmap(one)(inputs)
-        hidden = lax.cond(params["flag"] > 0, lambda h: jnp.tanh(h @ params["extra"]), lambda h: h, hidden)
-        return hidden @ params["w"]
-
-    return Model(apply, params, classification, classified(6))
-
-
 MODELS: dict[str, Callable[[], Model]] = {
     "mlp": mlp,
     "resnet": resnet,
     "gpt_scan": gpt_scan,
-    "mixture": mixture,
 }
