@@ -78,10 +78,6 @@ def test_other_passes_refuse_them(backward):
         curator(model, backward=backward).step(*batch(16, 2))
 
 
-def wrap_forward(layer):
-    layer.forward = functools.partial(layer.forward)
-
-
 def cast_inputs(layer):
     """Cast the inputs before the layer does."""
     layer.register_forward_pre_hook(
@@ -91,7 +87,9 @@ def cast_inputs(layer):
 
 CHANGES = {
     "cast inputs and weights by themselves": cast_inputs,
-    "run torchao's forward function": wrap_forward,
+    "run torchao's forward function": lambda layer: setattr(
+        layer, "forward", functools.partial(layer.forward)
+    ),
 }
 
 

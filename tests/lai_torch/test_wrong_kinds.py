@@ -13,15 +13,6 @@ from torch.distributed.pipelining import Pipe, PipelineStage, ScheduleGPipe
 from tests.lai_torch.support import HALF, LOSS, curated, data, network
 
 
-def test_other_errors_keep_their_kind():
-    def failing(outputs, targets):
-        raise UnicodeDecodeError("utf-8", b"", 0, 1, "no")  # which is not made of a message alone
-
-    with pytest.raises(UnicodeDecodeError) as caught:
-        curated(network(), data(5), loss=failing).step(*data(4))
-    assert caught.value.__notes__ == ["This happened while tracing the validation set."]
-
-
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
 def test_steps_alone_need_gradients(off):
     curator = curated(network(), data(5))

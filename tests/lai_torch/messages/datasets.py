@@ -9,13 +9,13 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lai_core as lai
-from tests.lai_torch.support import data, labels, sgd
-from tests.lai_torch.tables import LOSS, Stream, drawn, network
+from tests.lai_torch.support import LOSS, data, drawn, labels, sgd
+from tests.lai_torch.tables import network
 
 DATA, VALIDATION = drawn(10), drawn(8, 2)
 NAMES = [f"s{number}" for number in range(10)]
 COLUMNS = {"uid": NAMES, "x": DATA[0].tolist(), "y": DATA[1].tolist(), "text": NAMES}
-STREAM = Stream(zip(*DATA, strict=True))
+STREAM = lai_torch.MixtureStream([[*zip(*DATA, strict=True)]], [1], 2)
 
 
 def table(data=DATA, validation=VALIDATION, **options):
