@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from tests.lai_torch.support import LOSS
 from tests.support.torch_modules import held, holding
+from tests.support.workloads.torch_parts import next_token
 from tests.support.workloads.transformer_models import configured, transformer
 
 WORDS, LENGTH, FURTHER = 31, 12, 48
@@ -22,21 +23,10 @@ def bert():
     return model, lambda outputs, targets: LOSS(outputs.logits, targets[:, 0] % 3)
 
 
-def average(losses, targets):
-    """Return the mean over a sample's own tokens."""
-    return losses.sum(1) / (targets != -100).sum(1)
-
-
 def gpt2():
     """Return a language model and its loss."""
     model = transformer("GPT2LMHeadModel", depth=1, length=FURTHER, bos_token_id=0, eos_token_id=0)
-
-    def loss(outputs, targets):
-        words = outputs.logits[:, :-1].mT
-        losses = functional.cross_entropy(words, targets[:, 1:], reduction="none", ignore_index=-100)
-        return average(losses, targets[:, 1:])
-
-    return model.double().eval(), loss
+    return model.double().eval(), next_token
 
 
 MODELS = {"bert": bert, "gpt2": gpt2}
@@ -162,8 +152,7 @@ def t5():
     model = configured("T5ForConditionalGeneration", d_kv=8, d_ff=24, **sizes)
 
     def loss(outputs, targets):
-        losses = functional.cross_entropy(outputs.logits.mT, targets, reduction="none", ignore_index=-100)
-        return average(losses, targets)
+        return functional.cross_entropy(outputs.logits.mT, targets, reduction="none").sum(1)
 
     return model.double().eval(), loss
 
