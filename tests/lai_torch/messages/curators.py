@@ -36,13 +36,6 @@ def resumed(changed):
     curator.load_state_dict(changed(curator.state_dict()))
 
 
-def state_of(estimator):
-    model = network()
-    saved = made(model=model, estimator=estimator)
-    saved.step(*data(6))
-    return saved.state_dict()
-
-
 def frozen(estimator):
     model = network()
     curator = made(model=model, estimator=estimator)
@@ -51,7 +44,6 @@ def frozen(estimator):
 
 
 FROZEN_HEAD = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3).requires_grad_(False)).double()
-NORM = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).double()
 ONE_OF = "expected one that holds parameters of the model"
 MADE = {
     f"ValueError: optimizer: {ONE_OF}, got one that holds none": lambda: made(optimizer=sgd(network())),
@@ -159,7 +151,7 @@ GIVEN = {
         lambda: stepped(backward=lai_torch.KeptOptions(auxiliary=lambda outputs, _: outputs))
     ),
     "ValueError: …more than 1 value per channel": (
-        lambda: made(model=copy.deepcopy(NORM), warmup=1).step(*data(1))
+        lambda: made(model=network(nn.BatchNorm1d(8)), warmup=1).step(*data(1))
     ),
     "ValueError: …'calibrated_lai' expects layers whose weight is a parameter, '1": (
         lambda: made(model=network(weight_norm(nn.Linear(8, 8))), estimator="calibrated_lai").score(*data(4))
@@ -185,7 +177,7 @@ GIVEN = {
         lambda: resumed(lambda state: {name: state[name] for name in state if name != "routed"})
     ),
     "ValueError: state: expected that of a curator with estimator 'lai', got": (
-        lambda: resumed(lambda _: state_of("ghost"))
+        lambda: resumed(lambda _: made(estimator="ghost").state_dict())
     ),
 }
 
