@@ -86,19 +86,6 @@ def pooled(own, words, kept, **_):
     return own.head(hidden.sum(1) / kept.sum(1, keepdim=True))
 
 
-class Prompted(nn.Module):
-    """Puts trained positions in front of the tokens, and takes its mask by the usual name."""
-
-    def __init__(self):
-        super().__init__()
-        self.prompt, self.pooled = nn.Parameter(torch.randn(1, 3, 8)), pooled()
-
-    def forward(self, words, attention_mask):
-        words = torch.cat([self.prompt.expand(len(words), -1, -1), self.pooled.words(words)], 1)
-        kept = functional.pad(attention_mask, (3, 0), value=1)
-        return self.pooled.head((self.pooled.inner(words).relu() * kept.unsqueeze(-1)).sum(1))
-
-
 def test_masks_passed_must_fit():
     model = pooled().double()
 
@@ -124,10 +111,10 @@ def test_masks_passed_must_fit():
 
 def test_unfit_masks_are_said():
     inputs, targets = padded(4, 1, LENGTH)
-    with pytest.warns(
-        UserWarning, match=re.escape("attention_mask: expected the positions of a layer, 15, got")
-    ):
-        lai_torch.trace(Prompted().double(), LOSS, tuple(inputs.values()), targets[:, 0] % 3)
+    mask = inputs["attention_mask"]
+    given = {"words": inputs["input_ids"], "kept": mask, "attention_mask": mask[:, :5]}
+    with pytest.warns(UserWarning, match="attention_mask: expected the positions of a layer, 12, got"):
+        lai_torch.trace(pooled().double(), LOSS, given, targets[:, 0] % 3)
 
 
 @pytest.mark.parametrize(

@@ -142,13 +142,6 @@ def test_half_precision_scores_in_full(tmp_path):
     assert "_original_forward" in vars(trainer.model)  # training computes under autocast still
 
 
-def classifier(kind, **options):
-    torch.manual_seed(0)
-    return transformer(
-        f"{kind}Classification", vocabulary=64, intermediate_size=24, num_labels=3, dropout=False, **options
-    ).double()
-
-
 def labelled(rows):
     return collate(rows) | {"labels": torch.tensor([row["input_ids"][0] % 3 for row in rows])}
 
@@ -180,7 +173,9 @@ def test_classifiers_train_on_own_losses(tmp_path, kind, collated, options):
     settings = arguments(str(tmp_path), max_steps=2, save_strategy="no", optim="sgd")
     found = []
     for trainer in (curated, Trainer):
-        model = classifier(kind, **options)
+        torch.manual_seed(0)
+        sizes = {"vocabulary": 64, "intermediate_size": 24, "num_labels": 3, "dropout": False} | options
+        model = transformer(f"{kind}Classification", **sizes).double()
         trainer(model, settings, train_dataset=sequences(48, 1), data_collator=collated).train()
         found.append(torch.cat([one.detach().flatten() for one in model.parameters()]))
     assert largest(*found) <= BOUND

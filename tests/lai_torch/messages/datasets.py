@@ -31,19 +31,6 @@ def table(data=DATA, validation=VALIDATION, **options):
     return call
 
 
-def unread(data):
-    """Return a call that begins to score a data set, and finds samples that make no batches."""
-
-    def call():
-        folder, options = Path(f"{id(data)}"), {"batch_size": 2, "progress": False}
-        try:
-            lai_torch.score_dataset(network(), LOSS, data, VALIDATION, folder, **options)
-        finally:
-            assert not list(folder.glob("*.parquet"))
-
-    return call
-
-
 def summarized(checkpoints):
     lai_torch.Scorer(network(), LOSS, VALIDATION).save("validation")
     table(validation=Path("validation"), checkpoints=checkpoints)()
@@ -73,7 +60,11 @@ SETS = {
     ),
     "TypeError: dataset: expected a pair": table("abcd"),
     "ValueError: …got num_workers=1; pass the stream itself": (table(DataLoader(STREAM, num_workers=1))),
-    "ValueError: dataset: expected a DataLoader": unread(DataLoader(TensorDataset(*DATA), batch_size=None)),
+    "ValueError: dataset: expected a DataLoader": (
+        lambda: lai_torch.score_dataset(
+            network(), LOSS, DataLoader(TensorDataset(*DATA), batch_size=None), VALIDATION, "unread"
+        )
+    ),
     "TypeError: ids: expected the name of a column of the stream's items, got list": table(STREAM, ids=[1]),
     "ValueError: validation: expected samples to sum up with each … got a summary": (
         lambda: summarized({"a": network().state_dict()})
