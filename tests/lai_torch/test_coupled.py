@@ -181,12 +181,3 @@ def test_leaks_of_some_roundings_are_refused(kind, leak):
         net = Net(lambda net, h, x, share=share: h - share * leak(h))
         with pytest.raises(ValueError, match=coupling.REFUSED):
             lai_torch.trace(net.to(kind), LOSS, inputs.to(kind), targets, gradients="all")
-
-
-def test_other_lists_are_passed_on():
-    def both(outputs, targets):
-        return sum(LOSS(outputs, one) for one in targets["both"]) * len(targets["names"])
-
-    (inputs, targets), validation = vectors(1), (randn(5, 4), {"both": [labels(5)] * 2, "names": ["a"]})
-    curator = curated(nn.Linear(4, 3).double(), validation, both)
-    assert curator.score(inputs, {"both": [targets] * 2, "names": [*"abc"]})[0].shape == (1,)

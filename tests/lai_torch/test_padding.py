@@ -111,10 +111,11 @@ def test_masks_passed_must_fit():
 
 def test_unfit_masks_are_said():
     inputs, targets = padded(4, 1, LENGTH)
-    mask = inputs["attention_mask"]
-    given = {"words": inputs["input_ids"], "kept": mask, "attention_mask": mask[:, :5]}
+    model, (words, mask) = pooled().double(), inputs.values()
+    plain = model.forward
+    model.forward = lambda words, kept, attention_mask: plain(words, kept)  # by place
     with pytest.warns(UserWarning, match="attention_mask: expected the positions of a layer, 12, got"):
-        lai_torch.trace(pooled().double(), LOSS, given, targets[:, 0] % 3)
+        lai_torch.trace(model, LOSS, (words, mask, mask[:, :5]), targets[:, 0] % 3)
 
 
 @pytest.mark.parametrize(

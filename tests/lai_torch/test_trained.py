@@ -101,12 +101,6 @@ def test_no_trained_model_is_refused():
         judge(*case)
 
 
-def typical(model, side):
-    """Return a sample whose gradient has the average size."""
-    norms = per_sample_gradients(model, LOSS, *side, SAMPLES).norm(dim=1)
-    return int((norms - norms.square().mean().sqrt()).abs().argmin())
-
-
 SEEN = [("mlp", 100, True), ("batch norm", 100, False), ("residual", 300, True)]
 
 
@@ -131,7 +125,8 @@ def make_met(own, inputs):
 @pytest.mark.parametrize(("kind", "steps", "learnable"), SEEN)
 def test_one_percent_from_another_is_seen(kind, steps, learnable, estimator):
     model, training, validation = trained(kind, steps, learnable, half=False, loss=LOSS)
-    first = typical(model, training)
+    norms = per_sample_gradients(model, LOSS, *training, SAMPLES).norm(dim=1)
+    first = int((norms - norms.square().mean().sqrt()).abs().argmin())  # of the average size
     order = torch.tensor([first, *(j for j in range(SAMPLES) if j != first)])
     inputs, targets = training[0][order], training[1][order]
     met = make_met(model, inputs[1])

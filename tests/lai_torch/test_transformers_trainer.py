@@ -89,15 +89,6 @@ def test_bare_checkpoints_are_refused(tmp_path, whole):
         whole[2].train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
 
 
-def test_what_was_kept_is_logged(whole):
-    first = next(line for line in whole[1] if "loss" in line)
-    assert 0 < first["curation/kept"] < 1
-    assert first["curation/score_low"] < first["curation/score_median"] < first["curation/score_high"]
-    assert {"curation/dropped/0", "curation/dropped/1"} <= first.keys()
-    assert whole[2].curator.validation[0].keys() == {"input_ids", "attention_mask"}
-    assert len(whole[2].curator.validation[1]["labels"]) == 24  # the set called clean
-
-
 def test_a_loop_by_hand(tmp_path):
     """Plain torch, one AdamW step at a time on what a curator of its own keeps."""
     rows = sequences(48, 1, noise=0.4)
