@@ -57,7 +57,7 @@ def score_alone(estimator, model, validation, documents):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.Identity])
 @given(st.integers(0, 99))
-@settings(max_examples=5)
+@settings(max_examples=2)
 def test_documents_in_pieces(norm, estimator, seed):
     """Numbered in int8, where a count of 256 would not fit, and more of them asked for than there are."""
     model, batch = named(seed, norm=norm)
