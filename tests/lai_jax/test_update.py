@@ -202,11 +202,6 @@ def branching(params, inputs):
     return hidden @ params["o"]
 
 
-def masked_by_shape(params, inputs):
-    hidden = jnp.tanh(inputs @ params["w"])
-    return (hidden * np.random.default_rng(0).integers(0, 2, hidden.shape)) @ params["o"]
-
-
 def numbered(params, inputs):
     return dense(params, inputs * jnp.arange(1.0, 1 + len(inputs))[:, None])
 

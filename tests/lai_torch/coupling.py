@@ -1,16 +1,13 @@
 """A small network with places where its samples may meet, from the start or from some batch on."""
 
-import lai_torch
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.lai_torch.support import LOSS, curated, drawn
+from tests.lai_torch.support import LOSS, drawn
 
 WIDTH, CLASSES, SAMPLES, FAR = 4, 3, 6, 8.0
 REFUSED = r"coupled|can be exchanged|moves? with the (other|number of) samples|add up|statistics of the batch"
-EACH = "lai", "ghost", "lli", "exact"
 
 
 def batch(seed, n=SAMPLES):
@@ -130,15 +127,3 @@ def meeting(net):
 
 def centred(values):
     return values - values.detach().mean(0)
-
-
-def check_refused(model, loss, draw, words=REFUSED):
-    """Expect every curator and every trace to refuse, and parameters to stay as they are."""
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    for estimator in EACH:
-        with pytest.raises(ValueError, match=words):
-            curated(model, draw(4), loss, estimator=estimator).step(*draw(6))
-    for gradients in ("output", "all"):
-        with pytest.raises(ValueError, match=words):
-            lai_torch.trace(model, loss, *draw(6), gradients=gradients)
-    assert all(map(torch.equal, model.parameters(), before))

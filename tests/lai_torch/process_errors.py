@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import lai_core as lai
-from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped, summing
+from tests.lai_torch.process_support import PROCESSES, curated, raises_on_one, stepped
 from tests.support.torch_modules import Part
 from tests.support.workloads.torch_processes import LOSS, batch, network, wrapped
 
@@ -28,6 +28,10 @@ def raising(rank, error, model=None):
     return loss
 
 
+def sharded(model=None):
+    return wrapped(model or network(), "fsdp2", PROCESSES)[0]
+
+
 def raises_in_training(rank, error):
     """Raise between the forward pass of a wrapped model and its backward pass, which communicates."""
     model = network()
@@ -41,16 +45,6 @@ def a_loader_raises(rank):
         yield batch(6, 3)
 
     return stepped(rank, validation=loader())
-
-
-def no_validation_row_is_finite(rank):
-    inputs, targets = batch(6, 3)
-    return stepped(rank, validation=(inputs * torch.nan, targets))
-
-
-def whole_has_shards(rank):
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
-    return curated(rank, model=model, process_group=None, backward="whole")
 
 
 def some_parameters_are_whole(rank):
@@ -105,7 +99,7 @@ def one_takes_up_a_state(rank):
 
 def hooked(rank):
     model = nn.parallel.DistributedDataParallel(network())
-    model.register_comm_hook(None, summing)
+    model.register_comm_hook(None, lambda _, bucket: None)
     return stepped(rank, model=model, process_group=None)
 
 
@@ -128,7 +122,7 @@ def not_synchronised(rank):
 
 
 def shards_that_are_summed(rank):
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    model = sharded()
     model.set_gradient_divide_factor(1.0)
     return stepped(rank, model=model, process_group=None)
 
@@ -142,36 +136,27 @@ class Merging(nn.Sequential):
         return super().train(mode)
 
 
-def eval_mode_writes_shards(rank):
-    model, _ = wrapped(Merging(*network()), "fsdp2", PROCESSES)
-    return stepped(rank, model=model, process_group=None)
-
-
 def a_forward_pass_writes_shards(rank, write=lambda layer: layer.weight.data.clamp_(-0.1, 0.1), **options):
     """Write as autograd counts no writes, unless told another way."""
-    model, _ = wrapped(network(), "fsdp2", PROCESSES)
+    model = sharded()
     model[2].register_forward_pre_hook(lambda module, _: [write(module)].clear())
     return stepped(rank, model=model, process_group=None, **options)
 
 
-def summary_of(rank):
-    return lai.summarize(lai_torch.trace(network(), LOSS, *batch(6, rank)), "lai")
-
-
-SCORING = RuntimeError("this loss cannot be computed")
-TRAINING = RuntimeError("this loss cannot be trained on")
-POLICY = ArithmeticError("no weights from this policy")
 APART = "ValueError: step: expected every process to be where the others are, but they differ in "
-NOT_FINITE = "validation: expected at least one sample with a finite loss, got none"
 ERRORS = {
     "ArithmeticError: no weights from this policy": (
-        lambda rank: stepped(rank, policy=raises_on_one(rank, POLICY))
+        lambda rank: stepped(rank, policy=raises_on_one(rank, ArithmeticError("no weights from this policy")))
     ),
     "ValueError: policy: expected the same weights from the same scores on every process": (
         lambda rank: stepped(rank, policy=lambda scores: lai.keep_top(scores, fraction=0.3 + 0.3 * rank))
     ),
-    "this loss cannot be computed": (lambda rank: stepped(rank, loss=raising(rank, SCORING))),
-    "RuntimeError: this loss cannot be trained on": (lambda rank: raises_in_training(rank, TRAINING)),
+    "this loss cannot be computed": (
+        lambda rank: stepped(rank, loss=raising(rank, RuntimeError("this loss cannot be computed")))
+    ),
+    "RuntimeError: this loss cannot be trained on": (
+        lambda rank: raises_in_training(rank, RuntimeError("this loss cannot be trained on"))
+    ),
     "FileNotFoundError: this file is missing": a_loader_raises,
     "ValueError: ids: expected one per sample (4), got 3": (
         lambda rank: stepped(rank, given={"ids": range(4 - rank)})
@@ -179,7 +164,9 @@ ERRORS = {
     "ValueError: groups: expected whole numbers on every process, as on one, got None": (
         lambda rank: stepped(rank, given={"groups": torch.zeros(4, dtype=torch.int64) if rank else None})
     ),
-    NOT_FINITE: no_validation_row_is_finite,
+    "validation: expected at least one sample with a finite loss, got none": (
+        lambda rank: stepped(rank, validation=(batch(6, 3)[0] * torch.nan, batch(6, 3)[1]))
+    ),
     "ValueError: model: expected the same parameters on every process, got others": (
         lambda rank: stepped(rank, model=network(rank))
     ),
@@ -198,7 +185,9 @@ ERRORS = {
     "ValueError: validation: estimator 'lai' with positions='flatten' has nothing to": (
         lambda rank: stepped(rank, estimator=lai_torch.LAI(positions="flatten"), validation="batch")
     ),
-    "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'": whole_has_shards,
+    "ValueError: backward: 'whole' goes around what gathers sharded parameters; use 'kept'": (
+        lambda rank: curated(rank, model=sharded(), process_group=None, backward="whole")
+    ),
     "ValueError: model: expected shards of every parameter that trains, got '2.w": some_parameters_are_whole,
     "ValueError: model: expected its wrapper to average gradients over the 2": [
         hooked,
@@ -206,7 +195,7 @@ ERRORS = {
         shards_that_are_summed,
     ],
     "ValueError: model: expected train() and eval() that leave parameters as they are, got ones that": (
-        eval_mode_writes_shards
+        lambda rank: stepped(rank, model=sharded(Merging(*network())), process_group=None)
     ),
     "model: a forward pass wrote the sharded parameter 'weight' of a": [
         a_forward_pass_writes_shards,
@@ -216,13 +205,13 @@ ERRORS = {
         lambda rank: a_forward_pass_writes_shards(rank, torch.no_grad()(lambda layer: layer.bias.mul_(1.0)))
     ),
     "ValueError: model: expected whole parameters, got sharded ones (fully_shard); pass a model": (
-        lambda rank: lai_torch.score_dataset(
-            wrapped(network(), "fsdp2", PROCESSES)[0], LOSS, batch(6, 3), batch(6, 3), mkdtemp()
-        )
+        lambda rank: lai_torch.score_dataset(sharded(), LOSS, batch(6, 3), batch(6, 3), mkdtemp())
     ),
     "ValueError: balance: expected the processes' batches to have the same shape": balance_has_other_shapes,
     "ValueError: validation: expected the same summary on every process, got others": (
-        lambda rank: stepped(rank, validation=summary_of(rank))
+        lambda rank: stepped(
+            rank, validation=lai.summarize(lai_torch.trace(network(), LOSS, *batch(6, rank)), "lai")
+        )
     ),
     "ValueError: warmup: expected a whole number >= 0, got -1": (lambda rank: stepped(rank, warmup=-rank)),
     f"{APART}curated": (
@@ -248,7 +237,7 @@ ERRORS = {
         lambda rank: lai_torch.SpikeMonitor(network(), LOSS).watch(*batch(16, 2))
     ),
     "leave_out: expected False with a process group or a sharded": (
-        lambda rank: lai_torch.SpikeMonitor(wrapped(network(), "fsdp2", PROCESSES)[0], LOSS, leave_out=True)
+        lambda rank: lai_torch.SpikeMonitor(sharded(), LOSS, leave_out=True)
     ),
 }
 """By the words of what all raise: what one process does, as functions of its rank."""

@@ -9,12 +9,6 @@ from tests.support.workloads.torch_processes import LOSS, batch, network, wrappe
 PROCESSES = 2
 
 
-def summing(_, bucket):
-    """Add gradients up and divide by nothing."""
-    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
-    return future.then(lambda done: done.value()[0])
-
-
 def curated(rank, model=None, validation=None, loss=LOSS, lr=0.1, **options):
     """Return a curator of two processes and this one's rows of a batch."""
     model = network() if model is None else model

@@ -30,10 +30,10 @@ def data(n):
     return inputs, inputs[:, :3].argmax(1)
 
 
-def drawn(n, seed, width=4):
-    """Draw vectors by a seed, each with one of three classes."""
+def drawn(n, seed=1):
+    """Draw vectors of four by a seed, each with one of three classes."""
     generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(n, width, generator=generator, dtype=torch.float64)
+    inputs = torch.randn(n, 4, generator=generator, dtype=torch.float64)
     return inputs, torch.randint(3, (n,), generator=generator)
 
 

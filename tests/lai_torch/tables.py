@@ -1,41 +1,24 @@
-"""What tests of scored data sets are built on: a network, samples by a seed, streams."""
+"""What tests of scored data sets are built on: a network by a seed, samples by name."""
 
 import lai_torch
 import torch
-from torch.utils.data import IterableDataset
 
 from tests.lai_torch import support
 from tests.lai_torch.support import LOSS
 
-__all__ = ["COLUMNS", "LOSS", "NAMES", "Stream", "drawn", "items", "network", "scored"]
 NAMES = [f"{'ab'[number % 2]}{number}" for number in range(20)]
 COLUMNS = {"collate": ("x", "y"), "ids": "uid", "groups": "kind", "batch_size": 7, "rows_per_file": 8}
 
 
 def network(seed=0):
     torch.manual_seed(seed)
-    layers = torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3)
-    return torch.nn.Sequential(*layers).double()
-
-
-def drawn(samples, seed=1):
-    return support.drawn(samples, seed, 5)
+    return support.network()
 
 
 def scored(folder, data, validation, model=None, loss=LOSS, **options):
     model = network() if model is None else model
     found = lai_torch.score_dataset(model, loss, data, validation, folder, progress=False, **options)
     return found.to_pydict()
-
-
-class Stream(IterableDataset):
-    """Samples one after the other."""
-
-    def __init__(self, samples):
-        self.samples = list(samples)
-
-    def __iter__(self):
-        return iter(self.samples)
 
 
 def items(data, names):

@@ -73,10 +73,11 @@ def test_trainers_auxiliary_losses(alone, warmup):
     start, batch, validation = network(), data(8), data(9)
     stepped, model = copy.deepcopy(start), copy.deepcopy(start)
     training = lai_torch.KeptOptions(auxiliary=penalty)
-    curated(stepped, validation, backward=training, warmup=warmup).step(*batch)
+    trained = curated(stepped, validation, backward=training, warmup=warmup).step(*batch)
     curator = lai_torch.Curator(model, LOSS, None, validation, warmup=warmup)
     parts = [tuple(side[rows] for side in batch) for rows in (slice(0, 3), slice(3, 8))]
     weights, report = curator.weigh(parts)
+    assert warmup or trained.loss == pytest.approx(report.loss)
     for part, own in zip(parts, weights, strict=True):
         (inputs, targets), own = kept_rows(part, own)
         outputs, share = model(inputs), int((own > 0).sum()) / report.kept

@@ -10,14 +10,9 @@ from torch import nn
 
 import lai_core as lai
 from tests.lai_torch import support
-from tests.lai_torch.support import LOSS, data
+from tests.lai_torch.support import LOSS, data, network
 
 curated = functools.partial(support.curated, lr=0.5, estimator="calibrated_lai")
-
-
-def network():
-    layers = nn.Linear(4, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3)
-    return nn.Sequential(*layers).double()
 
 
 def slopes(model, batch):
@@ -34,7 +29,8 @@ def slopes(model, batch):
 
 @pytest.mark.parametrize(("size", "rows"), [(7, [0, 2, 5, 8, 11, 14, 17]), (1, [0, 10])])
 def test_weights_fit_on_a_batchs_worth(size, rows):
-    model, validation, batch = network(), data(20), data(size)
+    model = network(nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 8))
+    validation, batch = data(20), data(size)
     report = curated(model, validation).score(*batch)[1]
     expected = slopes(model, tuple(side[rows] for side in validation))  # at equal distances
     torch.testing.assert_close(report.layer_weights, expected, rtol=1e-10, atol=0)
@@ -52,7 +48,7 @@ ESTIMATORS = (*(kind(parts=4) for kind in KINDS), lai_torch.LAI(chunk=2, parts=4
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_scores_of_parts(estimator):
-    model, validation, batch = support.network(), data(11), data(7)
+    model, validation, batch = network(), data(11), data(7)
     options = {"estimator": estimator, "policy": functools.partial(lai.drop_harmful, rate=0.5)}
     _, report = support.curated(model, validation, **options).score(*batch)
     assert report.sizes == (2, 3, 3, 3)

@@ -25,12 +25,6 @@ CLASSES = {"cat": 0, "dog": 1}
 
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-CONFIGS = {
-    "gpt2": lambda: transformers.GPT2Config(
-        vocab_size=len(WORDS), n_positions=16, n_embd=8, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=1
-    ),
-    "llama": lambda: transformers.LlamaConfig(vocab_size=len(WORDS), max_position_embeddings=16, **SIZES),
-}
 
 
 def tokenizer(**options):
@@ -40,9 +34,10 @@ def tokenizer(**options):
     return transformers.PreTrainedTokenizerFast(tokenizer_object=table, **options)
 
 
-def language_model(folder, kind="gpt2", auto=transformers.AutoModelForCausalLM, **options):
+def language_model(folder, auto=transformers.AutoModelForCausalLM, **options):
     torch.manual_seed(0)
-    config = CONFIGS[kind]()
+    sizes = {"vocab_size": len(WORDS), "n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    config = transformers.GPT2Config(**sizes, bos_token_id=1, eos_token_id=1)
     config.label2id, config.id2label = CLASSES, {0: "cat", 1: "dog"}
     model = auto.from_config(config).eval()
     model.save_pretrained(folder)
@@ -101,7 +96,6 @@ def check(folder, expected):
     assert (folder / "scores.html").exists()
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
 @pytest.mark.parametrize(
     ("size", "options"),
     [
@@ -112,8 +106,8 @@ def check(folder, expected):
     ],
     ids=["default", "left", "right", "no token to pad with"],
 )
-def test_texts_are_scored_by_line(tmp_path, kind, size, options):
-    model = language_model(tmp_path / "model", kind, **options)
+def test_texts_are_scored_by_line(tmp_path, size, options):
+    model = language_model(tmp_path / "model", **options)
     texts = ["the cat sat on a mat", "zz zz zz", "", "a dog ran fast", " ".join(["the cat ran"] * 9)]
     good = ["the cat ran", "a dog sat on a mat"]
     (tmp_path / "data.txt").write_text("\n".join(texts))

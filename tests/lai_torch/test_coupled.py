@@ -11,7 +11,7 @@ from tests.lai_torch import coupling
 from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, WIRED, Net, batch, centred
 from tests.lai_torch.support import LOSS, curated, labels, randn
 from tests.support.torch_functions import ruled
-from tests.support.torch_modules import Part, held, holding
+from tests.support.torch_modules import held, holding
 
 
 def vectors(n):
@@ -110,16 +110,12 @@ def averaged_norms(own, inputs):
     return own.head(maps.flatten(2).transpose(1, 2).mean(1))
 
 
-def pairs(_):
-    return vectors(2)
-
-
 APART = {
     **{name: (lambda place=place: Net(place), vectors, "kept") for name, place in BRANCHES.items()},
     **{name: (lambda place=place: Net(place), vectors, "selective") for name, place in PLACED.items()},
     "gamma": (lambda: Net(noise=lambda values: torch._standard_gamma(values.abs() + 1)), vectors, "kept"),
     "below the range": (lambda: masked_in_float32().double(), vectors, "kept"),
-    "two beside a third": (lambda: averaged_norms().double().eval(), pairs, "kept"),
+    "two beside a third": (lambda: averaged_norms().double().eval(), lambda _: vectors(2), "kept"),
     "sequences by length": (lambda: packed().double(), sequences, "kept"),
 }
 
@@ -133,14 +129,11 @@ def test_what_keeps_samples_apart_is_taken(name):
         assert curator.step(*draw(6)).scores.isfinite().all()
 
 
-def add_nodes(own, nodes, edges, graph, graphs):
+@holding(lambda meet=False: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), meet=meet))
+def make_graphs(own, nodes, edges, graph, graphs):
     """Add up the ends of edges, of graphs that lie side by side."""
     nodes = own.body(nodes - nodes.mean(0) if own.meet else nodes).tanh()
     return own.head(nodes.new_zeros(graphs, 5).index_add(0, graph, nodes[edges[1]]))
-
-
-def make_graphs(*, meet=False):
-    return Part(add_nodes, body=nn.Linear(4, 5), head=nn.Linear(5, 3), meet=meet)
 
 
 def graphs(n):
@@ -173,27 +166,33 @@ MEETING = {
 def test_every_estimator_refuses_meeting_samples(name):
     make, draw = MEETING[name]
     words = rf"{coupling.REFUSED}|in another order|samples in another way .* pad it|a sample's place"
-    coupling.check_refused(make().double(), LOSS, draw, words)
+    model = make().double()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    for estimator in ("lai", "ghost", "lli", "exact"):
+        with pytest.raises(ValueError, match=words):
+            curated(model, draw(4), estimator=estimator).step(*draw(6))
+    for gradients in ("output", "all"):
+        with pytest.raises(ValueError, match=words):
+            lai_torch.trace(model, LOSS, *draw(6), gradients=gradients)
+    assert all(map(torch.equal, model.parameters(), before))
 
 
-def one_pair(hidden):
-    """Sample 0 takes from sample 1 alone."""
-    return torch.cat([hidden[1:2], torch.zeros_like(hidden[1:])])
-
-
-def leaking(share, leak):
-    """Let every sample take a share of what another's hidden layer, or the mean one, has."""
-    return Net(lambda net, h, x: h - share * leak(h))
-
-
-@pytest.mark.parametrize("leak", [lambda hidden: hidden.mean(0), lambda hidden: hidden.roll(1, 0), one_pair])
+@pytest.mark.parametrize(
+    "leak",
+    [
+        lambda hidden: hidden.mean(0),
+        lambda hidden: hidden.roll(1, 0),
+        lambda hidden: torch.cat([hidden[1:2], torch.zeros_like(hidden[1:])]),  # to sample 0 from 1 alone
+    ],
+)
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_leaks_of_some_roundings_are_refused(kind, leak):
     inputs, targets = batch(0)
     precision = torch.finfo(kind).eps
     for share in (1.0, (64 if precision > 1e-4 else 2048) * precision):
+        net = Net(lambda net, h, x, share=share: h - share * leak(h))
         with pytest.raises(ValueError, match=coupling.REFUSED):
-            lai_torch.trace(leaking(share, leak).to(kind), LOSS, inputs.to(kind), targets, gradients="all")
+            lai_torch.trace(net.to(kind), LOSS, inputs.to(kind), targets, gradients="all")
 
 
 def test_other_lists_are_passed_on():

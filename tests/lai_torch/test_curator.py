@@ -14,10 +14,6 @@ from tests.lai_torch.support import LOSS, curated, data, network
 ESTIMATORS = ("ghost", "lai", "lli", "preconditioned_lai")
 
 
-def named_losses(outputs, batch):
-    return LOSS(outputs, batch["targets"])
-
-
 def named(batch):
     return {"input": batch[0], "targets": batch[1], "row": torch.arange(len(batch[1]))}
 
@@ -30,7 +26,7 @@ def test_batches_as_loaders_give_them(form):
     report = expected.step(*batch)
     found, given = curated(model, validation), form(batch)
     if form is named:
-        found = curated(model, named(validation), named_losses)
+        found = curated(model, named(validation), lambda outputs, given: LOSS(outputs, given["targets"]))
     torch.testing.assert_close(found.weigh([given])[0][0], report.weights)
     torch.testing.assert_close(found.score(given)[0], report.weights)
     torch.testing.assert_close(found.step(given).weights, report.weights)

@@ -10,7 +10,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import lai_core as lai
 from tests.lai_torch.process_support import scored_in_parts
-from tests.lai_torch.tables import COLUMNS, LOSS, NAMES, drawn, items, network, scored
+from tests.lai_torch.support import LOSS, drawn
+from tests.lai_torch.tables import COLUMNS, NAMES, items, network, scored
 from tests.support.workloads import torch_processes as processes
 from tests.support.workloads.launches import launch
 

@@ -10,27 +10,23 @@ import torch
 from torch import nn
 
 import lai_core as lai
-from tests.lai_torch.support import HALF, LOSS, data, plain
+from tests.lai_torch.support import HALF, LOSS, data, network, plain
 
 
 class FailsAt:
-    """A loss, and a policy, that raise at one of their calls, counted together from the last reset."""
+    """Lets functions raise at one of their calls, counted together from the last reset."""
 
     def __init__(self):
         self.calls, self.at = 0, None
 
-    def _called(self):
-        self.calls += 1
-        if self.calls == self.at:
-            raise KeyboardInterrupt
+    def before(self, function):
+        def called(*given):
+            self.calls += 1
+            if self.calls == self.at:
+                raise KeyboardInterrupt
+            return function(*given)
 
-    def loss(self, outputs, targets):
-        self._called()
-        return LOSS(outputs, targets)
-
-    def policy(self, scores):
-        self._called()
-        return HALF(scores)
+        return called
 
 
 CASES = {
@@ -50,11 +46,17 @@ def started(name, at=None):
     fails = FailsAt()
     options, kind = CASES[name]
     norm = nn.Identity() if options.get("backward") in {"whole", "auto"} else nn.BatchNorm1d(8)
-    model = nn.Sequential(nn.Linear(4, 8), norm, nn.ReLU(), nn.Linear(8, 3)).double()
+    model = network(norm)
     settings = {"lr": 0.1, "momentum": 0.9} if kind is torch.optim.SGD else {"lr": 0.01}
     optimizer = kind(model.parameters(), **settings)
     curator = lai_torch.Curator(
-        model, fails.loss, optimizer, data(9), policy=fails.policy, refresh=1, **copy.deepcopy(options)
+        model,
+        fails.before(LOSS),
+        optimizer,
+        data(9),
+        policy=fails.before(HALF),
+        refresh=1,
+        **copy.deepcopy(options),
     )
     curator.step(*data(6))
     fails.calls, fails.at = 0, at

@@ -33,15 +33,6 @@ def test_a_run_is_a_curators(whole):
     assert whole[1]["curation/score_median"] == pytest.approx(float(report.scores.quantile(0.5)))
 
 
-def test_micro_batches_by_hand(whole, tmp_path):
-    assert largest(train(0, str(tmp_path), parts=4)[0], whole[0]) <= BOUND
-
-
-def test_resumed_runs_are_the_same(whole, tmp_path):
-    train(0, str(tmp_path), epochs=1)
-    assert torch.equal(train(0, str(tmp_path), resume=f"{tmp_path}/1.ckpt")[0], whole[0])
-
-
 @pytest.mark.slow
 def test_processes_find_what_one_finds(whole, tmp_path):
     ways = [(train, each) for each in ({"parts": 2}, {}, {"epochs": 1}, {"resume": f"{tmp_path}/1.ckpt"})]

@@ -1,4 +1,4 @@
-"""What policies see beside scores, mappings as batches, clipped updates, losses that only train."""
+"""What policies see beside scores, clipped updates."""
 
 import functools
 
@@ -90,23 +90,3 @@ def test_updates_are_clipped(backward):
     halves = [tuple(side[:4] for side in given), tuple(side[4:] for side in given)]
     clipped = trained_on(*halves, max_norm=0.25 * norm, accumulate=2)  # once, when both are there
     assert float(clipped.norm()) == pytest.approx(0.25 * norm, rel=1e-4)
-
-
-@pytest.mark.parametrize("per_sample", [True, False])
-def test_auxiliary_losses_do_not_score(per_sample):
-    def penalty(outputs, targets):
-        each = (outputs**2).sum(1)
-        return each if per_sample else each.mean()
-
-    model, given, known = network(), data(8), data(9)
-    training = lai_torch.KeptOptions(auxiliary=penalty)
-    report = curated(model, known, lr=0.0, backward=training).step(*given)
-    plain = curated(model, known).score(*given)[1]
-    assert torch.equal(report.scores, plain.scores)
-    assert report.loss == pytest.approx(plain.loss)
-    kept = (plain.weights > 0).nonzero().squeeze(1)
-    outputs = model(given[0][kept])
-    objective = (plain.weights[kept] * LOSS(outputs, given[1][kept])).sum() + (outputs**2).sum(1).mean()
-    expected = torch.autograd.grad(objective, [*model.parameters()])
-    for one, gradient in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(one.grad, gradient, rtol=1e-12, atol=1e-14)

@@ -152,9 +152,9 @@ def test_written_batches_are_refused(options, late, side):
 @pytest.mark.parametrize("estimator", ["lai", "ghost", "exact"])
 def test_losses_may_pop_targets(estimator):
     def loss(outputs, targets):
-        return LOSS(outputs, targets.pop("classes"))
+        return LOSS(outputs, targets.pop("classes")[0])
 
-    sides = [(inputs, {"classes": targets, "names": ["a"]}) for inputs, targets in (data(5), data(N))]
+    sides = [(inputs, {"classes": [targets] * 2, "names": ["a"]}) for inputs, targets in (data(5), data(N))]
     curator = curated(nn.Linear(4, 3).double(), sides[0], loss, estimator=estimator)
     for _ in range(3):
         assert curator.step(sides[1][0], dict(sides[1][1])).scores.isfinite().all()

@@ -40,15 +40,6 @@ def test_changed_parameters_are_summed_anew():
     assert curator.step(*batch).age == 1
 
 
-@pytest.mark.parametrize("estimator", ["lai", "lli"])
-def test_thawed_layers_are_summed_anew(estimator):
-    model = network()
-    curator = curated(model, data(5), estimator=estimator, refresh=10)
-    for trains in (False, True):
-        next(model.parameters()).requires_grad_(trains)
-        assert curator.step(*data(7)).age == 0
-
-
 def test_samples_in_a_list_are_collated():
     (inputs, targets), batch, model = data(5), data(7), network()
     expected = curated(model, (inputs, targets)).score(*batch)[1].scores

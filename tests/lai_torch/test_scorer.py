@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import lai_core as lai
-from tests.lai_torch.tables import LOSS, drawn, network
+from tests.lai_torch.support import LOSS, drawn
+from tests.lai_torch.tables import network
 from tests.support.torch_modules import Part
 
 NUMBERS = ["score", "standard_error", "loss", "gradient_norm"]

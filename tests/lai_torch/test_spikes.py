@@ -36,10 +36,6 @@ def network(drop=0.0, norm=nn.Identity):
     return nn.Sequential(nn.Linear(4, 8), norm(), nn.Dropout(drop), nn.ReLU(), nn.Linear(8, 1)).double()
 
 
-def total_norm(model):
-    return torch.nn.utils.get_total_norm([one.grad for one in model.parameters()])
-
-
 def run(model, monitor=None, *, parts=1, plant=lambda *_: None, without=(), optimizer=None):
     """Train, and return what was found, step by step, with the norm of the gradient that then trains."""
     optimizer, found = optimizer or torch.optim.Adam(model.parameters(), 1e-2), []
@@ -59,7 +55,7 @@ def run(model, monitor=None, *, parts=1, plant=lambda *_: None, without=(), opti
             (losses[left].sum() / N).backward()
         if monitor is not None:
             state = torch.get_rng_state()
-            one = monitor.check(total_norm(model))
+            one = monitor.check(nn.utils.get_total_norm([one.grad for one in model.parameters()]))
             assert torch.equal(state, torch.get_rng_state())
             if one is not None:
                 found.append((step, one))
@@ -124,7 +120,7 @@ def test_other_losses_gradients_are_left(tmp_path):
     loss = squared(model(inputs), targets).mean() + 1e3 * sum(one.abs().sum() for one in model.parameters())
     loss.backward()
     before = [one.grad.clone() for one in model.parameters()]
-    assert monitor.check(total_norm(model)).named == (ROW,)
+    assert monitor.check(nn.utils.get_total_norm([one.grad for one in model.parameters()])).named == (ROW,)
     assert not json.loads(path.read_text())["left_out"]
     for one, other in zip(model.parameters(), before, strict=True):
         torch.testing.assert_close(one.grad, other, rtol=0.0, atol=0.0)

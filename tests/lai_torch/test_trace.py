@@ -89,20 +89,14 @@ def test_weights_one_sample_alone_reaches(make, alive):
     assert [layer.activations.shape[1:] for layer in trace.layers] == [(4,), (6,)]
 
 
-def by_head(own, inputs):
-    """Return the hidden numbers of each of four heads, `(4, n, 5)`."""
-    return torch.tanh(own.part(inputs)).view(len(inputs), 4, 5).transpose(0, 1)
-
-
 def test_pairs_of_matrices_end_no_trace():
     """Ghost explains their parameter; no row is multiplied with a matrix of its own, nor all with one."""
-    model = Part(
-        lambda own, x: (
-            torch.bmm(by_head(own, x), own.last[:, None].expand(2, 2, 5, 3).reshape(4, 5, 3)).tanh().mean(0)
-        ),
-        part=nn.Linear(4, 20),
-        last=nn.Parameter(randn(2, 5, 3)),
-    ).double()
+
+    def by_head(own, x):
+        hidden = torch.tanh(own.part(x)).view(len(x), 4, 5).transpose(0, 1)
+        return torch.bmm(hidden, own.last[:, None].expand(2, 2, 5, 3).reshape(4, 5, 3)).tanh().mean(0)
+
+    model = Part(by_head, part=nn.Linear(4, 20), last=nn.Parameter(randn(2, 5, 3))).double()
     given = batch(6, 4)
     with pytest.raises(ValueError, match="layer 'last': expected a last layer whose rows LAI and LLI"):
         lai_torch.trace(model, LOSS, *given)

@@ -101,12 +101,6 @@ def test_no_trained_model_is_refused():
         judge(*case)
 
 
-def typical(model, side):
-    """Return a sample whose gradient has the average size."""
-    norms = per_sample_gradients(model, LOSS, *side, SAMPLES).norm(dim=1)
-    return int((norms - norms.square().mean().sqrt()).abs().argmin())
-
-
 SEEN = [("mlp", 100, True), ("batch norm", 100, False), ("residual", 300, True)]
 
 
@@ -131,7 +125,8 @@ def make_met(own, inputs):
 @pytest.mark.parametrize(("kind", "steps", "learnable"), SEEN)
 def test_one_percent_from_another_is_seen(kind, steps, learnable, estimator):
     model, training, validation = trained(kind, steps, learnable, half=False, loss=LOSS)
-    first = typical(model, training)
+    norms = per_sample_gradients(model, LOSS, *training, SAMPLES).norm(dim=1)
+    first = int((norms - norms.square().mean().sqrt()).abs().argmin())  # of the average size
     order = torch.tensor([first, *(j for j in range(SAMPLES) if j != first)])
     inputs, targets = training[0][order], training[1][order]
     met = make_met(model, inputs[1])
@@ -143,27 +138,14 @@ def test_one_percent_from_another_is_seen(kind, steps, learnable, estimator):
         score()
 
 
-WIDTH = 24
-
-
-def distances(outputs, targets):
-    return (outputs - targets).square().sum(1)
-
-
-def network():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(WIDTH, 33), nn.LayerNorm(33), nn.GELU(), nn.Linear(33, 5)).float()
-
-
-def stepped(model, inputs, targets, kept):
-    """Take a step of the selective pass on chosen rows."""
-    options = {"backward": "selective", "estimator": "lli", "policy": lambda scores: kept / kept.sum()}
-    return curated(model, (inputs[:9], targets[:9]), distances, **options).step(inputs, targets)
-
-
 def test_one_percent_of_a_selective_gradient():
-    inputs, own = torch.randn(1, WIDTH) + 0.1 * torch.randn(512, WIDTH), run.weigh_rows
-    targets = torch.full((512, 5), 3.0)  # all push one way
+    inputs, own = torch.randn(1, 24) + 0.1 * torch.randn(512, 24), run.weigh_rows
+    targets, kept = torch.full((512, 5), 3.0), torch.arange(512) % 2 / 256  # all push one way
+    model = nn.Sequential(nn.Linear(24, 33), nn.LayerNorm(33), nn.GELU(), nn.Linear(33, 5))
+    options = {"backward": "selective", "estimator": "lli", "policy": lambda _: kept}
+
+    def distances(outputs, targets):
+        return (outputs - targets).square().sum(1)
 
     def wrong(place, value, weights):
         changed = weights.clone()
@@ -174,4 +156,4 @@ def test_one_percent_of_a_selective_gradient():
         mock.patch.object(run, "weigh_rows", wrong),
         pytest.raises(ValueError, match="differs from the"),
     ):
-        stepped(network(), inputs, targets, (torch.arange(512) % 2 == 0).float())
+        curated(model, (inputs[:9], targets[:9]), distances, **options).step(inputs, targets)

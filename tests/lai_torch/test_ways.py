@@ -149,9 +149,8 @@ def test_the_named_final_layer_is_read(last):
         torch.testing.assert_close(other, found[0])
 
 
-def chain(between=None):
-    between = nn.Identity() if between is None else between
-    return nn.Sequential(nn.Conv1d(2, 4, 3), between, nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)).double()
+def chain(*between):
+    return nn.Sequential(nn.Conv1d(2, 4, 3), *between, nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)).double()
 
 
 ALL, HALF, MOST = (functools.partial(lai.keep_top, fraction=share) for share in (1.0, 0.5, 0.6))

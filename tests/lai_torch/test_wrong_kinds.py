@@ -13,15 +13,6 @@ from torch.distributed.pipelining import Pipe, PipelineStage, ScheduleGPipe
 from tests.lai_torch.support import HALF, LOSS, curated, data, network
 
 
-def test_other_errors_keep_their_kind():
-    def failing(outputs, targets):
-        raise UnicodeDecodeError("utf-8", b"", 0, 1, "no")  # which is not made of a message alone
-
-    with pytest.raises(UnicodeDecodeError) as caught:
-        curated(network(), data(5), loss=failing).step(*data(4))
-    assert caught.value.__notes__ == ["This happened while tracing the validation set."]
-
-
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
 def test_steps_alone_need_gradients(off):
     curator = curated(network(), data(5))
@@ -82,11 +73,6 @@ def kind_of(path, base=nn.Module):
     return type("Own", (type(name, (base,), {"__module__": module}),), {})
 
 
-def engine(path):
-    """Return an engine whose passes must not run: it has none."""
-    return lambda: kind_of(path)()
-
-
 def with_a_layer():
     layer = kind_of("megatron.core.tensor_parallel.layers.ColumnParallelLinear", nn.Linear)
     return nn.Sequential(network(), layer(3, 3).double())
@@ -98,14 +84,9 @@ def taken_apart():
     return model
 
 
-def unmade(kind):
-    """Return one of torch's pipelines, as far as its class says what it is."""
-    return lambda: kind.__new__(kind)
-
-
 ENGINES = {
     **{
-        f"got {path}, .*{way_out}": engine(path)
+        f"got {path}, .*{way_out}": lambda path=path: kind_of(path)()
         for path, way_out in [
             ("deepspeed.runtime.engine.DeepSpeedEngine", r"Curator\(engine\.module, .* to engine\.backward"),
             ("deepspeed.runtime.pipe.engine.PipelineEngine", "fully_shard, or .*score_dataset"),
@@ -115,7 +96,9 @@ ENGINES = {
     r"got megatron\.core\.tensor_parallel\.layers\.ColumnParallelLinear": with_a_layer,
     r"whole parameters, got those of DeepSpeed's ZeRO stage 3; shard": taken_apart,
     **{
-        rf"got torch\.distributed\.pipelining\.\w+\.{kind.__name__}, which runs a part": unmade(kind)
+        rf"got torch\.distributed\.pipelining\.\w+\.{kind.__name__}, which runs a part": lambda kind=kind: (
+            kind.__new__(kind)
+        )
         for kind in (PipelineStage, ScheduleGPipe, Pipe)
     },
 }

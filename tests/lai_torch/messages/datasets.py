@@ -9,13 +9,13 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import lai_core as lai
-from tests.lai_torch.support import data, labels, sgd
-from tests.lai_torch.tables import LOSS, Stream, drawn, network
+from tests.lai_torch.support import LOSS, data, drawn, labels, sgd
+from tests.lai_torch.tables import network
 
 DATA, VALIDATION = drawn(10), drawn(8, 2)
 NAMES = [f"s{number}" for number in range(10)]
 COLUMNS = {"uid": NAMES, "x": DATA[0].tolist(), "y": DATA[1].tolist(), "text": NAMES}
-STREAM = Stream(zip(*DATA, strict=True))
+STREAM = lai_torch.MixtureStream([[*zip(*DATA, strict=True)]], [1], 2)
 
 
 def table(data=DATA, validation=VALIDATION, **options):
@@ -27,19 +27,6 @@ def table(data=DATA, validation=VALIDATION, **options):
             lai_torch.score_dataset(network(), LOSS, data, validation, "scores", **options)
         finally:
             assert not Path("scores").exists()
-
-    return call
-
-
-def unread(data):
-    """Return a call that begins to score a data set, and finds samples that make no batches."""
-
-    def call():
-        folder, options = Path(f"{id(data)}"), {"batch_size": 2, "progress": False}
-        try:
-            lai_torch.score_dataset(network(), LOSS, data, VALIDATION, folder, **options)
-        finally:
-            assert not list(folder.glob("*.parquet"))
 
     return call
 
@@ -73,7 +60,11 @@ SETS = {
     ),
     "TypeError: dataset: expected a pair": table("abcd"),
     "ValueError: …got num_workers=1; pass the stream itself": (table(DataLoader(STREAM, num_workers=1))),
-    "ValueError: dataset: expected a DataLoader": unread(DataLoader(TensorDataset(*DATA), batch_size=None)),
+    "ValueError: dataset: expected a DataLoader": (
+        lambda: lai_torch.score_dataset(
+            network(), LOSS, DataLoader(TensorDataset(*DATA), batch_size=None), VALIDATION, "unread"
+        )
+    ),
     "TypeError: ids: expected the name of a column of the stream's items, got list": table(STREAM, ids=[1]),
     "ValueError: validation: expected samples to sum up with each … got a summary": (
         lambda: summarized({"a": network().state_dict()})

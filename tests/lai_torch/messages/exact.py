@@ -10,7 +10,6 @@ from tests.support.torch_modules import Part
 from tests.support.torch_parts import linear
 
 X, Y = data(6)
-NORMED = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).double()
 
 
 def exact(model=None, loss=LOSS, training=(X, Y), validation=None, **options):
@@ -36,14 +35,6 @@ def counting(part, inputs):
     return part.head(inputs) * part.calls
 
 
-def reentrant(part, inputs):
-    return part.head(checkpoint(part.body, part.first(inputs), use_reentrant=True))
-
-
-def drawing(*layers):
-    return nn.Sequential(nn.Linear(4, 6), *layers, nn.Dropout(0.3), nn.Linear(6, 3)).double()
-
-
 MESSAGES = {
     "ValueError: loss: expected one number a position, shape (n, t), where per_position=True, got (9,)": (
         lambda: exact(per_position=True)
@@ -65,7 +56,7 @@ MESSAGES = {
     "ValueError: validation: expected a finite gradient of the losses": (
         lambda: exact(validation=(torch.full((9, 4), torch.nan, dtype=torch.float64), data(9)[1]))
     ),
-    "ValueError: …call model.eval() where a normalisation couples": lambda: exact(NORMED),
+    "ValueError: …call model.eval() where a normalisation couples": lambda: exact(network(nn.BatchNorm1d(8))),
     "ValueError: …no way to compute them agrees with that…forward: off by": (
         lambda: exact(halved(), method="forward")
     ),
@@ -73,9 +64,16 @@ MESSAGES = {
         lambda: exact(Part(counting, head=linear(4, 3)))
     ),
     "ValueError: …pass use_reentrant=False": (
-        lambda: exact(Part(reentrant, first=linear(4), body=linear(4), head=linear(4, 3)))
+        lambda: exact(
+            Part(
+                lambda own, x: own.head(checkpoint(own.body, own.first(x), use_reentrant=True)),
+                first=linear(4),
+                body=linear(4),
+                head=linear(4, 3),
+            )
+        )
     ),
     "ValueError: …draws random numbers…model.eval()": (
-        lambda: lai_torch.check_per_sample_gradients(drawing(), LOSS, (X, Y))
+        lambda: lai_torch.check_per_sample_gradients(network(nn.Dropout(0.3)), LOSS, (X, Y))
     ),
 }

@@ -42,11 +42,6 @@ def trimmed(own, inputs):
     return own.head(torch.tanh(own.body(positions)).sum(1))
 
 
-def views(own, inputs):
-    logits = layered(own, inputs)
-    return logits, logits.view(-1)
-
-
 def masked():
     model = body()
     model.body.weight.register_hook(lambda gradient: gradient * 0)
@@ -69,9 +64,6 @@ def written(outputs):
     with torch.no_grad():
         outputs.mul_(2)
     return outputs * outputs
-
-
-Rounded = ruled(torch.round, lambda ctx, gradient: gradient)  # which lets gradients through
 
 
 def hooked(outputs, gain):
@@ -102,7 +94,10 @@ MESSAGES = {
         stepped(lambda: table(sparse=False))
     ),
     "ValueError: …expects differentiable outputs that share no memory": (
-        stepped(lambda: body(views), lambda outputs, targets: LOSS(outputs[0], targets))
+        stepped(
+            lambda: ended(lambda outputs: (outputs, outputs.view(-1))),
+            lambda outputs, targets: LOSS(outputs[0], targets),
+        )
     ),
     "ValueError: …calls no hooks on gradients, parameter 'body.weight' has one": stepped(masked),
     "ValueError: …dense gradients, that of 'table.weight' is not": stepped(lambda: table(sparse=True)),
@@ -112,7 +107,7 @@ MESSAGES = {
     ),
     "ValueError: …it registers a hook on a tensor's gradient": stepped(lambda: behind(hooked)),
     "ValueError: …no torch.autograd.Function behind the last layer 'head'": (
-        stepped(lambda: ended(Rounded.apply))
+        stepped(lambda: ended(ruled(torch.round, lambda _, gradient: gradient).apply))
     ),
     "ValueError: …found 2: ['head', 'other']; pass last='head'": against_a_summary,
 }

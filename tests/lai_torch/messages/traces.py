@@ -33,11 +33,6 @@ def quietly(call):
         return call()
 
 
-def nested():
-    rows = torch.nested.nested_tensor([torch.randn(3, 4), torch.randn(2, 4)], layout=torch.jagged)
-    return traced(inputs=rows, targets=torch.tensor([0, 1]))
-
-
 def clipped():
     model = network()
     model[2].weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
@@ -86,7 +81,9 @@ MESSAGES = {
     ),
     f"ValueError: targets: …got a list {ENTRY}": lambda: traced(targets=[*Y]),
     f"ValueError: inputs: …got a ndarray {ENTRY}": lambda: traced(inputs=(X, X[:, 0].numpy())),
-    "ValueError: inputs: expected dense tensors, …got a nested one; pad it": lambda: quietly(nested),
+    "ValueError: inputs: expected dense tensors, …got a nested one; pad it": lambda: quietly(
+        lambda: traced(inputs=torch.nested.nested_tensor([X[0], X[1]], layout=torch.jagged), targets=Y[:2])
+    ),
     "ValueError: valid: expected shape (6, t), one row a sample, got (2, 4)": lambda: traced(valid=X[:2]),
     "TypeError: valid: expected a tensor (n, t), not zero where a position counts, or a function": (
         lambda: traced(valid=[1, 2])

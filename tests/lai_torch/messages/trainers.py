@@ -19,11 +19,6 @@ def trainer(settings=None, validation=None, model=None, **options):
     return CuratedTrainer(**made, validation=sequences(3, 2) if validation is None else validation, **options)
 
 
-def regression():
-    sizes = {"vocabulary": 64, "intermediate_size": 24, "num_labels": 1}
-    return transformer("BertForSequenceClassification", **sizes)
-
-
 def without_sources():
     made = Curation(LOSS, HELD, sampler=SAMPLER)
     made.curator = lai_torch.Weigher(network(), LOSS, HELD)
@@ -35,9 +30,6 @@ SAMPLER = lai_torch.MixtureSampler([0, 1], Mixture(2), 2)
 TRAINERS = {
     "ValueError: …one of the eval_dataset's, ['clean'], got 'clear'": (
         lambda: trainer(validation="clear", eval_dataset={"clean": sequences(3, 2)})
-    ),
-    "TypeError: sampler: expected one whose weights are a Mixture, got NoneType": (
-        lambda: Curation(LOSS, HELD, sampler=Mixture(2))
     ),
     "TypeError: backward: expected KeptOptions(auxiliary=...) alone, …got KeptOptions(autocast=": (
         lambda: Curation(LOSS, HELD, backward=lai_torch.KeptOptions(scaler=torch.amp.GradScaler("cpu")))
@@ -66,7 +58,9 @@ TRAINERS = {
     ),
     "ValueError: groups: expected the source of each sample, as a sampler is given": without_sources,
     "ValueError: sample_loss: expected one for a BertForSequenceClassification": (
-        lambda: trainer(model=regression())
+        lambda: trainer(
+            model=transformer("BertForSequenceClassification", intermediate_size=24, num_labels=1)
+        )
     ),
     "ValueError: groups: expected every batch to have an entry 'source', got": (
         lambda: trainer(groups="source", data_collator=collate, train_dataset=[{"input_ids": [1, 2]}]).train()
