@@ -37,7 +37,7 @@ from lai_torch._curation.readings import (
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.tracer import UnlikeError, check_unlike
+from lai_torch._curation.unlike import UnlikeError, check_unlike
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.gates import read_gates

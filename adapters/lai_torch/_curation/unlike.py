@@ -1,4 +1,4 @@
-"""Traces of batches for one estimator: what one batch tells of the model makes the next one cheaper.
+"""Batches with other records than the summary that they are scored against, and what makes them the same.
 
 Ghost multiplies records of one parameter with one another, and batches need not have the same: an expert that
 no sample reaches has none, and a layer that runs until it is done has as many as it runs.
