@@ -401,7 +401,7 @@ class Curator(Weigher):
     backward
         Which pass a step takes; the report says which it was.
 
-        `kept`: score the batch without a graph, then run forward and backward on the kept rows: 1 + 3 k
+        `kept`: score the batch in a pass of its own, then run forward and backward on the kept rows: 1 + 3 k
         forward passes for a kept share k. `KeptOptions` says in which precision it trains.
 
         `selective`: one forward pass in the model's own mode for scoring and training both, and the

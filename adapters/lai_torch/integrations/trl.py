@@ -12,7 +12,7 @@ from lai_torch.integrations.transformers import Curated
 class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
     """An SFTTrainer that trains on the samples of each step that help a validation set; see `Curated`.
 
-    Scores come of the logits, which are built without a graph, as many sequences at a time as the estimator's
+    Scores come of the logits, which a pass of its own builds, as many sequences at a time as the estimator's
     `chunk` says; what is trained on are the same losses by TRL's own head, which builds none. With `packing`
     or `padding_free` the documents of a row are the samples.
     """

@@ -1,7 +1,7 @@
 """The shape of a pass, a forward pass to be scored with its backward pass, and two that run the model itself.
 
-`kept` scores all samples without a graph, then trains on the kept rows; `whole` scores the forward pass that
-trains, and goes back through all of it with weights.
+`kept` scores all samples in a pass of its own, then trains on the kept rows; `whole` scores the forward pass
+that trains, and goes back through all of it with weights.
 """
 
 import functools
