@@ -103,6 +103,9 @@ MESSAGES = {
     "ValueError: …BatchNorm '1' normalises with the statistics of the batch…model.eval": (
         lambda: traced(network(nn.BatchNorm1d(8)))
     ),
+    "ValueError: layer '1': …; its input goes into weights that do not train; use": (
+        gated(nn.Sequential(linear(4, 3), linear(3, 3).requires_grad_(False)))
+    ),
     "ValueError: layer 'last': …; its input does not come from the output of layer 'second' alone…; use": (
         gated(
             Part(
