@@ -50,11 +50,17 @@ def contrastive(seed=0):
     return apply, params, lambda o, t: -jnp.log(jax.nn.softmax(o @ o.T)[rows, rows]), inputs, targets
 
 
+def single(seed=0):
+    """Divide by the batch's size, of a batch of one."""
+    apply, params, loss, inputs, targets = vectors(seed)
+    return lambda own, rows: apply(own, rows) / len(rows), params, loss, inputs[:1], targets[:1]
+
+
 def check(found, apply, params, loss, inputs, targets):
     whole = jax.jacrev(lambda own: loss(apply(own, inputs), targets))(params)
     leaves = jax.tree_util.tree_flatten_with_path(whole)[0]
     parts = {
-        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf).reshape(N, -1)
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf).reshape(len(inputs), -1)
         for path, leaf in leaves
     }
     built = np.concatenate(list(parts.values()), 1)
@@ -65,11 +71,11 @@ def check(found, apply, params, loss, inputs, targets):
     for name, part in parts.items():
         expected = np.linalg.norm(part, axis=1)
         np.testing.assert_allclose(found.layer_norms[name], expected, rtol=1e-9, atol=1e-10 * norms.max())
-    left = [row for row in range(N) if found.verdict != "rows" or row not in found.named]
+    left = [row for row in range(len(inputs)) if found.verdict != "rows" or row not in found.named]
     np.testing.assert_allclose(found.rest_norm, np.linalg.norm(built[left].sum(0)), rtol=1e-9)
 
 
-@pytest.mark.parametrize("build", [vectors, sentences, tied, contrastive])
+@pytest.mark.parametrize("build", [vectors, sentences, tied, contrastive, single])
 @pytest.mark.parametrize("seed", range(2))
 def test_numbers_are_those_of_the_jacobian(build, seed):
     case = build(seed)

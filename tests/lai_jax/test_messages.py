@@ -205,6 +205,9 @@ MESSAGES = {
     "ValueError: loss: expected each sample's loss to be its own, got one that depends on how many": (
         lambda: traced(loss=lambda outputs, targets: squares(outputs, targets) / len(targets))
     ),
+    "ValueError: …expected a sample to have the same loss and gradient in a batch of one": (
+        lambda: traced(lambda p, x: dense(p, x) / len(x), inputs=SIX[0][:1], targets=SIX[1][:1])
+    ),
     f"ValueError: {SCALAR} (); leave out the mean": lambda: traced(loss=lambda o, y: squares(o, y).mean()),
     f"ValueError: {SCALAR} (6, 3); sum or average each sample's own positions": (
         lambda: traced(loss=lambda o, _: o)

@@ -52,8 +52,13 @@ def mlp():
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 
 
-def numbers():
-    return torch.randn(N, 4), torch.randn(N)
+@holding(lambda: held(words=nn.Embedding(WORDS, 4, scale_grad_by_freq=True), head=nn.Linear(4, 1)))
+def frequent(own, words):
+    return own.head(own.words(words).mean(1))
+
+
+def numbers(n=N):
+    return torch.randn(n, 4), torch.randn(n)
 
 
 def sentences():
@@ -65,6 +70,9 @@ MODELS = {
     "mlp": (mlp, squared, numbers, lambda targets, row: targets[row].fill_(300.0)),
     "gpt": (gpt, weighted, sentences, lambda targets, row: targets[1][row, 4].fill_(100.0)),
     "coupled": (mlp, contrastive, numbers, None),
+    # a batch of one is not half of a batch of two
+    "one row": (mlp, lambda *pair: squared(*pair) + 1 / len(pair[0]), lambda: numbers(1), None),
+    "one row of words": (frequent, squared, lambda: (torch.tensor([[1, 1, 2]]), torch.randn(1)), None),
 }
 
 
@@ -116,6 +124,7 @@ def test_numbers_are_those_of_a_loop(name):
             plant(targets, 5)
         found = lai_torch.diagnose(model, loss, inputs, targets)
         check(found, by_loop(model, loss, inputs, targets))
+        torch.testing.assert_close(found.losses, loss(called(model, inputs), targets).detach())
     if plant is not None:
         assert (found.named, found.verdict) == ((5,), "rows"), found
         if found.position_norms is not None:

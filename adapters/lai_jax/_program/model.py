@@ -101,7 +101,15 @@ def read(
         return Model(*given)
 
     try:
-        return model(reader_of(), closed, known)
+        found = model(reader_of(), closed, known)
+        # a program of two rows is not always that of one
+        if real > 1 or keep_apart(flat, trainable, leaves, arrays):
+            return found
+        msg = (
+            "apply, loss: expected a sample to have the same loss and gradient in a batch of one as beside a "
+            "copy of itself, got others: do not divide by the batch's size, or take one row for none"
+        )
+        raise UnexplainedError(msg)
     except UnexplainedError as error:
         refusal = error
     single = _read_single(flat, leaves, arrays)

@@ -33,6 +33,8 @@ def read_gates(recording: Recording) -> GateTrace:
     """
     graph, saved, samples = recording.graph, Saved(), len(recording.losses)
     layers = [one.layer for one in recording.readouts]
+    if layers[-1].source is None:  # of which no input is recorded, to which the gates before it belong
+        raise make_chain_error(layers[-1].name, "goes into weights that do not train")
     for readout in recording.readouts:
         _check_rows(graph, readout.layer, readout.record)
     gates = tuple(_read_gate(graph, layers, *pair)[:samples] for pair in pairwise(layers))

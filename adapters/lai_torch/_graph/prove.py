@@ -180,6 +180,35 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: flo
     return walk(resized) if resized.requires_grad else None
 
 
+def check_alone(problem: Problem, graph: Graph, parameters: Mapping[str, Tensor], *, redraws: bool) -> None:
+    """Raise unless a sample has by itself the loss and the gradient that it has beside a copy of itself.
+
+    One row draws other random numbers than two, which shows nothing where a score may draw anew: `redraws`.
+
+    Raises
+    ------
+    CoupledError
+        If it has others.
+    """
+    ran = run_part(problem, torch.zeros(1, dtype=torch.long, device="cpu"), len(graph.losses), gradients=True)
+    if isinstance(ran, Exception) or (redraws and ran[1] is not None):
+        return
+    losses, eps = ran[0], graph.coarsest()
+    first = torch.arange(len(graph.losses), device=losses.device) == 0
+    moved = _differ(problem, losses, graph.losses[first], first, eps)
+    if not moved and losses.requires_grad:
+        others = [(walk(losses), torch.zeros(1, dtype=torch.long, device=losses.device))]
+        trained = {name: one for name, one in parameters.items() if one.requires_grad}
+        exchange = Exchange(problem, graph, graph, first, first.long(), others)
+        moved = bool(find_moved(exchange, trained, eps))
+    if moved:
+        msg = (
+            "model: expected a sample whose loss and gradient are its own, got others in a batch of one than "
+            "beside a copy of itself: do not divide by the batch's size, or take one row for none"
+        )
+        raise CoupledError(msg)
+
+
 def check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor, eps: float) -> None:
     """Raise if the losses of the samples that are kept have changed: `moved` holds those alone."""
     moved, expected = moved.detach(), plain.detach()[kept]

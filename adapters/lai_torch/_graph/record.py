@@ -39,6 +39,7 @@ from lai_torch._graph.prove import (
     Exchange,
     Problem,
     are_close,
+    check_alone,
     exchange_samples,
     find_data,
     find_moved,
@@ -292,6 +293,8 @@ class Reader:
                 recording = self._assemble(graph, plan, positions)
                 if not known:
                     recording = self._check(recording, graph, exchange, positions)
+                if alike:
+                    check_alone(problem, graph, named, redraws=self.exchanged)
             except CoupledError as error:
                 raise self._name_norm(error) from error
             except RuntimeError as error:

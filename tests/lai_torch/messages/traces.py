@@ -95,8 +95,16 @@ MESSAGES = {
     "ValueError: …'whole' expects …BatchNorm '1' in training mode does; use backward='kept'": (
         lambda: curated(network(nn.BatchNorm1d(8)), (X, Y), backward="whole").step(X, Y)
     ),
+    "ValueError: …expected a sample whose loss and gradient are its own…in a batch of one": (
+        lambda: traced(
+            Part(lambda p, x: p.own(x) / (1 + (len(x) < 2)), own=network()), inputs=X[:1], targets=Y[:1]
+        )
+    ),
     "ValueError: …BatchNorm '1' normalises with the statistics of the batch…model.eval": (
         lambda: traced(network(nn.BatchNorm1d(8)))
+    ),
+    "ValueError: layer '1': …; its input goes into weights that do not train; use": (
+        gated(nn.Sequential(linear(4, 3), linear(3, 3).requires_grad_(False)))
     ),
     "ValueError: layer 'last': …; its input does not come from the output of layer 'second' alone…; use": (
         gated(
