@@ -119,6 +119,7 @@ MIXING = {
     "reshape": [lambda s: s.reshape(-1, 2, 2).swapaxes(1, 2).reshape(-1, 4)],
 }
 """Functions between two layers that are no functions entry by entry, by the operation that says so."""
+CAPTURED = jnp.ones((4, 3))
 NO_CHAINS = [
     (residual, f"layer 'c': .* its input {ALONE}"),
     (looped, "layer 'stack.0.': .* its input is inside a loop, a branch or a recomputation"),
@@ -135,6 +136,10 @@ NO_CHAINS = [
         "layer 'c': .* its input meets several matrices side by side",
     ),
     (convolved, "layer 'k': .* its input goes into a convolution"),
+    (
+        lambda p, x: jnp.tanh(x @ p["a"]) @ CAPTURED,
+        "layer 'captured.* its input goes into weights that do not train",
+    ),
     (
         lambda p, x: jnp.broadcast_to((x @ p["a"])[:, None], (5, 2, 4)).reshape(5, -1) @ p["o"],
         "layer 'o': .* " + MIXED.format("as it is arranged"),

@@ -43,6 +43,8 @@ def links_of(model: Model, plan: Plan) -> list[Link]:
     layers = [planned for planned in plan.records if planned.use.is_layer]
     operations = model.program.operations
     found = {operation.use: operation for operation in operations if operation.use is not None}
+    if layers[-1].use.frozen:  # of which no input is recorded, to which the gates before it belong
+        raise make_chain_error(layers[-1].name, "goes into weights that do not train")
     for planned in layers:
         use = planned.use
         shape = tuple(use.eqn.invars[use.data].aval.shape)
