@@ -1,6 +1,7 @@
 """The layers that LAI reads: products with a trainable parameter, and the last product of all."""
 
 from collections.abc import Container, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -138,18 +139,11 @@ def _find_frozen(graph: Graph, saved: Saved, node: int, frozen: Mapping[int, str
     for slot, name in zip(reversed(product.slots), reversed(product.saved), strict=True):
         if graph.edges[node][slot] is None:
             kept = saved(graph.nodes[node], name)
-            # a view of a parameter shares its memory
-            if isinstance(kept, Tensor) and (key := frozen.get(_find_memory(kept))):
-                return slot, key
+            # a view of a parameter shares its memory; what `torch.func` wraps has none, and is no parameter's
+            with suppress(RuntimeError):
+                if isinstance(kept, Tensor) and (key := frozen.get(kept.untyped_storage().data_ptr())):
+                    return slot, key
     return None, ""
-
-
-def _find_memory(tensor: Tensor) -> int:
-    """Return where a tensor lies; 0 for one that `torch.func` wraps, which is no parameter's."""
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except RuntimeError:
-        return 0
 
 
 def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer]:

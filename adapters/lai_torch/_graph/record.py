@@ -673,9 +673,8 @@ def _build_hook_error(name: str) -> ValueError:
 
 
 def _cut_to_one(recording: Recording) -> Recording:
-    def cut(record: Any) -> Any:
-        return replace(record, **{name: array[:1] for name, array in record.arrays().items()})
-
-    readouts = [replace(one, record=cut(one.record)) for one in recording.readouts]
-    trace = lai.Trace([cut(one) for one in recording.trace.layers])
+    whole: list[Any] = [*recording.trace.layers, *(one.record for one in recording.readouts)]
+    cut = {id(one): replace(one, **{name: each[:1] for name, each in one.arrays().items()}) for one in whole}
+    readouts = [replace(one, record=cut[id(one.record)]) for one in recording.readouts]
+    trace = lai.Trace([cut[id(one)] for one in recording.trace.layers])
     return replace(recording, trace=trace, losses=recording.losses[:1], readouts=readouts)
