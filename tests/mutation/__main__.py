@@ -54,8 +54,6 @@ TESTS = [
     "tests/repository/test_docstrings.py",
     *(f"tests/proofs/test_{name}.py" for name in PROOFS),
 ]
-EXACT = "test_attacks.py"
-"""Left out: fractions take minutes to trace, and the other tests of bounds see the same mutants."""
 BACKENDS = "not jax and not compile"
 OTHERS = ("torch", "strict")
 """What the name of a test has that runs on another namespace than numpy."""
@@ -235,7 +233,7 @@ def _skip(*arguments: object, **options: object) -> None:
 def reach() -> dict[str, dict]:
     """Trace the tests of each file once for each state of it and of the packages."""
     core = _state(sources(ROOT))
-    files = [file for test in TESTS for file in sorted(ROOT.glob(test)) if file.name != EXACT]
+    files = [file for test in TESTS for file in sorted(ROOT.glob(test))]
     states = {str(file.relative_to(ROOT)): core + _state([file]) for file in files}
     path = ROOT / "build/mutation-reach.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
