@@ -407,8 +407,7 @@ class Curator(Weigher):
         `selective`: one forward pass in the model's own mode for scoring and training both, and the
         backward pass on the kept rows of what it saved: 1 + 2 k. For `lai`, `lli`, `preconditioned_lai`
         and `calibrated_lai` on models that compile in one graph and couple no samples. The first step
-        that drops a sample checks the gradient against the masked one; `selfcheck(...,
-        backward="selective")` checks it against plain autograd. A batch of one sample is `kept`.
+        that drops a sample checks the gradient against the masked one. A batch of one sample is `kept`.
 
         `whole`: one uncompiled forward pass in the model's own mode for both, and the backward pass of
         the whole batch, weighted: 3, whatever is kept. For every estimator but `exact`, not with

@@ -90,7 +90,7 @@ MESSAGES = {
     ),
     "ValueError: model: expected at least one trainable parameter, got none": [
         lambda: lai_torch.exact_scores(network().requires_grad_(False), LOSS, data(3), (X, Y)),
-        lambda: lai_torch.selfcheck(network().requires_grad_(False), LOSS, X, Y, backward="whole"),
+        lambda: lai_torch.selfcheck(network().requires_grad_(False), LOSS, X, Y),
     ],
     "ValueError: …'whole' expects …BatchNorm '1' in training mode does; use backward='kept'": (
         lambda: curated(network(nn.BatchNorm1d(8)), (X, Y), backward="whole").step(X, Y)

@@ -47,15 +47,12 @@ class SelectivePass:
     Batches 1, 2, 4, 8, ... of a graph are proved. An eager trace proves that no sample's loss moves with the
     others; layers of the graph that are not those of the trace are refused. And a gradient from every second
     row is compared with that of every row, the others with weight zero, through the same graph: samples that
-    are merged with something else on an axis show there. `selfcheck` compares with plain autograd, which
-    shares nothing.
+    are merged with something else on an axis show there.
 
     Attributes
     ----------
     captured
         The captured model.
-    proves
-        Whether gradients from some rows are compared.
     """
 
     def __init__(
@@ -67,7 +64,6 @@ class SelectivePass:
     ) -> None:
         self.model, self.loss, self.kept = tracer.model, tracer.loss, kept
         self.last, self.masks = tracer.last, tracer.masks
-        self.proves = True
         self.captured = Captured(tracer.model, tracer.autocast)
 
     def forward(self, batch: Batch, side: Any) -> Forward:
@@ -97,7 +93,7 @@ class SelectivePass:
             valid = self.masks(self.model, batch[0], samples)
             gradients = torch.autograd.grad(losses, found, torch.ones_like(losses), allow_unused=True)
         losses = losses.detach()
-        proves = self.proves and run.pair.own is None
+        proves = run.pair.own is None
         ordered = [gradients[index] for index in run.order]
         trace = self._trace(run, ordered, valid, batch)
         if proves:
