@@ -33,7 +33,6 @@ def _everything(
 
 
 def _named(edges: Mapping[str, Float[Array, "_ _"]], square: Float[Array, "d d"], /):
-    """Return what came."""
     return edges, square
 
 

@@ -53,7 +53,6 @@ def gap_and_lai(net):
 
 
 def powers(net):
-    """Sum the powers of rho in both printed bounds."""
     return sum(net.rho ** (2 * k) for k in range(1, len(net.matrices)))
 
 

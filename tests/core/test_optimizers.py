@@ -78,7 +78,6 @@ class Training:
         return self.theta, weights @ self.gradients, self.first, self.second
 
     def scores(self, adam, weights):
-        """Return the derivative scores at these weights."""
         slope = self.slope(self.stepped(adam, weights)[0])
         return optimizers.adam_derivative_scores(
             slope, self.gradients, *self.arrays(weights), adam=adam, step=self.step

@@ -78,7 +78,6 @@ def test_squared_standard_errors_are_unbiased(count):
 
 
 def midpoint_scores(gradient, theta, gradients, rate):
-    """Score the samples of an SGD step, per unit learning rate."""
     return shapley.step_midpoint_scores(lambda g: -rate * gradient(theta - rate * g), gradients) / rate
 
 

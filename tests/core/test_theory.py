@@ -70,7 +70,6 @@ def words(annotation):
 
 
 def asked(name):
-    """List the axes of a function's arrays."""
     found = [words(p.annotation) for p in inspect.signature(FUNCTIONS[name]).parameters.values()]
     return [axes for axes in found if axes]
 

@@ -30,12 +30,10 @@ def weights(**shapes: tuple[int, ...]) -> dict[str, jax.Array]:
 
 
 def vectors(samples: int, seed: int = 0) -> Batch:
-    """Draw vectors of four, each with a number to reach."""
     return drawn(samples, 4, seed=seed), drawn(samples, seed=seed)
 
 
 def classified(samples: int, seed: int = 0) -> Batch:
-    """Draw vectors of four, each with one of three classes."""
     classes = np.random.default_rng([seed, samples]).integers(0, 3, samples)
     return drawn(samples, 4, seed=seed), jnp.asarray(classes)
 

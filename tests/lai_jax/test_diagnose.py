@@ -51,7 +51,6 @@ def contrastive(seed=0):
 
 
 def single(seed=0):
-    """Divide by the batch's size, of a batch of one."""
     apply, params, loss, inputs, targets = vectors(seed)
     return lambda own, rows: apply(own, rows) / len(rows), params, loss, inputs[:1], targets[:1]
 

@@ -15,7 +15,6 @@ N, WIDTH = 5, 6
 
 
 def classes(numbers):
-    """Make three outputs of one number a sample."""
     return numbers[:, None] * jnp.arange(1.0, 4.0)
 
 

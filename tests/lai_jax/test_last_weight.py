@@ -21,8 +21,6 @@ N, WIDTH, CLASSES = 5, 6, 4
 
 
 def turned(first=None, last=None):
-    """Return a model that uses one matrix either way, with these biases."""
-
     def model(p, x, f):
         hidden = f.tanh(f.layer(x, p["E"].T, p.get(first)))
         return f.layer(f.tanh(f.layer(hidden, p["m"])), p["E"], p.get(last))
@@ -31,8 +29,6 @@ def turned(first=None, last=None):
 
 
 def twice(first=None, last=None):
-    """Return a model that uses one matrix twice, with these biases."""
-
     def model(p, x, f):
         hidden = f.tanh(f.layer(x, p["S"], p.get(first)))
         return f.layer(f.tanh(f.layer(hidden, p["Q"], p["c"])), p["S"], p.get(last))
@@ -41,7 +37,6 @@ def twice(first=None, last=None):
 
 
 def headed(weight, bias="b"):
-    """Return a model whose last weight is computed from parameters."""
     return lambda p, x, f: f.layer(f.tanh(f.layer(x, p["S"], p["c"])), weight(p), p.get(bias))
 
 

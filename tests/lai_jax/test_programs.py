@@ -47,7 +47,6 @@ passed_through = ruled_by(lambda w, v, _, g: (jnp.zeros_like(w), g))(lambda w, v
 
 
 def through(function, layers, before=lambda x: x, **shapes):
-    """Return a program that goes through a function of the first matrix."""
     params = weights(**shapes) if shapes else TWO
     return lambda params, inputs: function(params["w"], before(inputs)) @ params["o"], params, VECTORS, layers
 

@@ -67,7 +67,6 @@ SHAPES |= {"k": (6, 2, 3, 3), "g": (6,), "l": (9, 6, 2, 2)}
 
 
 def drawn(name):
-    """Return a model's parameters, a validation set and a batch, in numpy."""
     draw = np.random.default_rng(0)
     params = {each: 0.5 * draw.standard_normal(SHAPES[each]) for each in MODELS[name][1]}
     if name == "tokens":

@@ -26,7 +26,6 @@ def table(**changed):
 
 
 def reported(given, folder, **options):
-    """Return the page of a report, and its words."""
     write_report(given, folder / "page.html", **options)
     page = (folder / "page.html").read_text()
     plain = re.sub("<[^>]*>", " ", re.sub("<svg.*</svg>", "", page, flags=re.DOTALL))

@@ -38,7 +38,6 @@ class Net(nn.Module):
 
 
 def far(inputs):
-    """Return the samples with an entry that no earlier batch had."""
     return inputs.abs().amax(1) > FAR
 
 

@@ -24,7 +24,6 @@ def body(computes=layered, **more):
 
 
 def ended(end):
-    """Apply a function of the outputs behind the last layer."""
     return body(lambda own, x: end(layered(own, x)))
 
 
@@ -58,7 +57,6 @@ def cached(own, inputs):
 
 
 def pooled(part, last):
-    """Average the output map of a last convolution."""
     return Part(lambda own, x: own.last(torch.tanh(own.part(x))).flatten(2).mean(2), part=part, last=last)
 
 
@@ -73,7 +71,6 @@ def nested(own, parts):
 
 
 def norm(outputs):
-    """Switch gradients off behind the last layer."""
     with torch.no_grad():
         length = outputs.norm(dim=1, keepdim=True)
     return outputs / length

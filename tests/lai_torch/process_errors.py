@@ -48,7 +48,6 @@ def a_loader_raises(rank):
 
 
 def some_parameters_are_whole(rank):
-    """Shard one layer of three."""
     model = network()
     fully_shard(model[0], mesh=init_device_mesh("cpu", (PROCESSES,)))
     return stepped(rank, model=model, process_group=None)
@@ -104,7 +103,6 @@ def hooked(rank):
 
 
 def copies_without_a_group(rank):
-    """Shard over a mesh of two dimensions, and do not say who has which rows."""
     mesh = init_device_mesh("cpu", (1, PROCESSES), mesh_dim_names=("copies", "shards"))
     return stepped(rank, model=fully_shard(network(), mesh=mesh), process_group=None)
 

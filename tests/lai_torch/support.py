@@ -20,7 +20,6 @@ def labels(n):
 
 
 def batch(n, *shape):
-    """Draw samples of a shape, with the three classes in turn."""
     return randn(n, *shape), labels(n)
 
 

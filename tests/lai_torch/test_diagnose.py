@@ -132,7 +132,6 @@ def test_numbers_are_those_of_a_loop(name):
 
 
 def check_others(found, row, model, loss, inputs, targets):
-    """Compare the norms of all but one row with those of a batch without it."""
     kept = [one for one in range(N) if one != row]
     norms = per_sample_gradients(model, loss, inputs[kept], targets[kept], N - 1).norm(dim=1)
     torch.testing.assert_close(found.norms[kept], norms, rtol=1e-9, atol=0.0)
@@ -225,7 +224,6 @@ def shared(coupled, bad):
 
 
 def part_of(rank):
-    """Return the rows of one of two processes, and their ids."""
     chosen = torch.arange(N).tensor_split([10])[rank]
     return chosen, [f"doc-{row}" for row in chosen.tolist()]
 
@@ -355,7 +353,6 @@ def test_documents_of_packed_rows_are_diagnosed():
 
 
 def call_packed(**options):
-    """Return a call on packed rows."""
     model, loss, words, targets, _ = packed()
     return lambda: lai_torch.diagnose(model, loss, words, targets, **options)
 

@@ -99,7 +99,6 @@ def test_idle_matrices_of_a_bank():
 
 @holding(lambda: held(body=nn.Linear(4, 4, bias=False), head=nn.Linear(4, 3)))
 def looped(own, inputs):
-    """Run each sample by itself."""
     return own.head(torch.cat([torch.relu(own.body(row[None])) for row in inputs]))
 
 

@@ -17,14 +17,12 @@ WORDS, LENGTH, FURTHER = 31, 12, 48
 
 
 def bert():
-    """Return a classifier of pooled tokens and its loss."""
     sizes = {"depth": 1, "intermediate_size": 24, "num_labels": 3}
     model = transformer("BertForSequenceClassification", length=FURTHER, **sizes).double().eval()
     return model, lambda outputs, targets: LOSS(outputs.logits, targets[:, 0] % 3)
 
 
 def gpt2():
-    """Return a language model and its loss."""
     model = transformer("GPT2LMHeadModel", depth=1, length=FURTHER, bos_token_id=0, eos_token_id=0)
     return model.double().eval(), next_token
 

@@ -54,7 +54,6 @@ def written(own, inputs):
 
 @holding(lambda: held(calls=torch.zeros(3), hidden=torch.zeros(3)))
 def make_running(own, outputs, targets):
-    """Apply a loss with running numbers of its own."""
     counting(own)
     return LOSS(outputs, targets)
 

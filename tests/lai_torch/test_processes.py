@@ -94,7 +94,6 @@ FOUND = (
 
 
 def mistakes(words):
-    """Return what makes processes raise these words."""
     return [ERRORS[words]] if callable(ERRORS[words]) else ERRORS[words]
 
 

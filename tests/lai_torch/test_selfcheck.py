@@ -44,7 +44,6 @@ def test_products_and_norms():
 
 
 def push(own, inputs):
-    """Return a derivative along a direction, whose tensors `torch.func` wraps."""
     hidden = torch.tanh(own.body(inputs))
     return torch.func.jvp(lambda values: torch.tanh(own.head(values)), (hidden,), (1 + hidden,))[1]
 

@@ -74,7 +74,6 @@ def test_too_many_bytes_are_refused(monkeypatch):
 
 
 def halved(layer):
-    """Multiply a weight by a mask that is no parameter, as pruning does."""
     return prune.custom_from_mask(layer, "weight", torch.full_like(layer.weight, 0.5))
 
 

@@ -26,7 +26,6 @@ WAYS = "kept", "whole", "selective"
 
 
 def compilations():
-    """Return how many graphs this process has compiled."""
     return counters["stats"]["unique_graphs"]
 
 

@@ -72,7 +72,6 @@ def test_a_needles_proof_is_refused():
 
 
 def hide(statement, words, *relations):
-    """Assume more, under words of the ledger that the statement has."""
     more = tuple(dataclasses.replace(relation, of=words) for relation in relations)
     return dataclasses.replace(statement, given=lambda depth: (*statement.given(depth), *more))
 

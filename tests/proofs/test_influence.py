@@ -59,7 +59,6 @@ def chain(matrices, x, p):
 
 
 def ghost(sides, **flags):
-    """Score one sample against one by Ghost."""
     traces = [
         lai.Trace([lai.LayerTrace(a[None], g[None], **flags) for a, g in zip(*side, strict=True)])
         for side in sides

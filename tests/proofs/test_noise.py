@@ -29,7 +29,6 @@ NUMBER = np.zeros(())
 
 
 def array(values):
-    """Make an array of numbers in whatever nesting they came."""
     return np.asarray(values, dtype=float)
 
 

@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def verdict(problem):
-    """Judge what `problem` returns or raises."""
     return judge_error(problem, 1e-7, [])[0]
 
 

@@ -54,7 +54,6 @@ def expected(names):
 
 
 def run(title, names):
-    """Run a block of the page, with the folder where the validation set lies."""
     code = BLOCKS[title].replace("/shared/validation", f"{names['folder']}/validation")
     exec(compile(code, title, "exec"), names)  # the page's own text
 

@@ -23,7 +23,6 @@ HOSTS = pytest.mark.filterwarnings("default")  # the trainer's own
 
 @pytest.fixture(scope="module")
 def page():
-    """Run the page's cells, and return what they define."""
     names: dict = {}
     with torch.random.fork_rng(devices=[]):
         for cell in cells("weights.md"):

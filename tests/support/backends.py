@@ -28,7 +28,6 @@ class Backend:
         return self.name
 
     def array(self, values: Any, dtype: str | None = None) -> Any:
-        """Return `values` as an array of this namespace."""
         values = np.asarray(values)
         return self.from_numpy(values if dtype is None else values.astype(dtype))
 

@@ -48,7 +48,6 @@ class Drawn(np.random.Generator):
         return int(drawn[0]) if size is None else drawn.astype(int).reshape(size)
 
     def standard_normal(self, size: Any = None) -> Any:
-        """Draw multiples of 1/4 between -4 and 4."""
         return LEVELS[self._bytes(size) % len(LEVELS)]
 
     def normal(self, loc: float = 0.0, scale: float = 1.0, size: Any = None) -> Any:
@@ -69,7 +68,6 @@ class Drawn(np.random.Generator):
         return low + self._bytes(size) % (high - low)
 
     def choice(self, options: Any, size: Any = None) -> Any:
-        """Draw some of the options."""
         return np.asarray(options)[self._bytes(size) % len(options)]
 
     def permutation(self, count: int) -> Any:

@@ -39,7 +39,6 @@ def parameter_gradients(layers: list[Layer]) -> np.ndarray:
 
 
 def last_layer_gradients(layers: list[Layer]) -> np.ndarray:
-    """Return every sample's gradient over the last layer's parameters."""
     last = layers[-1]
     return _flat([weight_gradient(last), *([bias_gradient(last)] if last.bias else [])])
 

@@ -59,7 +59,6 @@ class Links:
 
 
 def read(root: Path = ROOT) -> dict[str, Entry]:
-    """Read ``docs/equations.toml``."""
     tables = tomllib.loads((root / "docs" / "equations.toml").read_text(encoding="utf-8"))
     entries = {}
     for slug, table in tables.items():
@@ -195,7 +194,6 @@ def implemented(docstring: str) -> list[str]:
 
 
 def exported_names(path: Path) -> set[str]:
-    """Read the names in ``__all__``."""
     if not path.exists():
         return set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:

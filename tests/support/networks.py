@@ -38,7 +38,6 @@ class Networks:
     loss: str = "squared"
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the logits ``(nets, n, d_L)``."""
         return self._forward(inputs)[1][-1]
 
     def gates(self, inputs: np.ndarray) -> list[np.ndarray]:
@@ -46,7 +45,6 @@ class Networks:
         return [self._slope(s) for s in self._forward(inputs)[1][:-1]]
 
     def losses(self, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Return each sample's own loss, ``(nets, n)``."""
         s = self.outputs(inputs)
         if self.loss == "squared":
             return ((s - targets) ** 2).sum(-1) / 2
@@ -95,7 +93,6 @@ class Batch:
     gradients: tuple[np.ndarray, ...]
 
     def trace(self, index: int = 0, array: Callable = np.asarray) -> lai.Trace:
-        """Return the trace of one of the networks."""
         pairs = zip(self.activations, self.gradients, strict=True)
         return lai.Trace([lai.LayerTrace(array(a[index]), array(g[index])) for a, g in pairs])
 

@@ -12,7 +12,6 @@ Law = tuple[np.ndarray, np.ndarray]
 
 
 def random_law(rng: np.random.Generator, outcomes: int, shape: tuple[int, ...]) -> Law:
-    """Draw a law with this many outcomes."""
     weights = rng.uniform(0.1, 1.0, outcomes)
     return rng.standard_normal((outcomes, *shape)), weights / weights.sum()
 
@@ -25,7 +24,6 @@ def jointly(laws: Sequence[Law]) -> Iterator[tuple[list[np.ndarray], float]]:
 
 
 def moments(values: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:
-    """Return mean and variance."""
     values, weights = np.asarray(values), np.asarray(weights)
     mean = float(values @ weights)
     return mean, float((values - mean) ** 2 @ weights)

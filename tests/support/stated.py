@@ -21,12 +21,10 @@ Vector = Sequence[Fraction | int]
 
 
 def dot(left: Vector, right: Vector) -> Fraction:
-    """Multiply two vectors."""
     return sum((Fraction(x) * y for x, y in zip(left, right, strict=True)), Fraction(0))
 
 
 def transposed(matrix: Sequence[Vector]) -> list[Vector]:
-    """Swap rows and columns."""
     return [list(column) for column in zip(*matrix, strict=True)]
 
 
@@ -68,13 +66,11 @@ class Chain:
 
     @property
     def alpha(self) -> list[Fraction]:
-        """Similarities of the layers' inputs."""
         of_z, of_j = self.activations
         return [dot(x, y) for x, y in zip(of_z[:-1], of_j[:-1], strict=True)]
 
     @property
     def beta(self) -> list[Fraction]:
-        """Similarities of the output gradients."""
         return [dot(x, y) for x, y in zip(*self.gradients, strict=True)]
 
     @property
@@ -97,11 +93,9 @@ class Law:
     signals: tuple[int, int]
 
     def mean(self, values: Vector) -> Fraction:
-        """Expect a variable, given by its values."""
         return dot(values, [outcome[0] for outcome in self.outcomes])
 
     def covariance(self, left: Vector, right: Vector) -> Fraction:
-        """Covariance of two variables."""
         products = [x * y for x, y in zip(left, right, strict=True)]
         return self.mean(products) - self.mean(left) * self.mean(right)
 
@@ -133,11 +127,9 @@ class Law:
         ]
 
     def weighted(self, rows: Sequence[Vector]) -> list[Fraction]:
-        """Sum over layers, each times its alpha."""
         return [dot(self.alpha, column) for column in transposed(rows)]
 
     def variance(self, values: Vector) -> Fraction:
-        """Variance of a variable."""
         return self.covariance(values, values)
 
 

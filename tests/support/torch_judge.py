@@ -59,7 +59,6 @@ def truth(seed: int, made_of: MadeOf, kernel: Callable[..., Tensor]) -> Tensor |
 
 
 def error(found: Tensor, expected: Tensor) -> float:
-    """Return the largest difference, relative to the largest score."""
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 

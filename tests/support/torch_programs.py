@@ -28,7 +28,6 @@ class Body(nn.Module):
 
     @property
     def matrix(self) -> nn.Parameter:
-        """The head's own matrix."""
         return self.head.w if hasattr(self.head, "w") else self.head.layer.weight
 
     @property
@@ -139,12 +138,10 @@ class Program:
     made_of: tuple[str, ...]
 
     def own(self) -> list[Tensor]:
-        """Return the loss's parameters."""
         held = self.loss.parameters() if isinstance(self.loss, nn.Module) else ()
         return [*held, *self.model.__dict__.get("hidden", ())]
 
     def parameters(self) -> list[Tensor]:
-        """Return everything that trains."""
         every = [*self.model.parameters(), *self.own()]
         return [parameter for parameter in every if parameter.requires_grad]
 

@@ -88,7 +88,6 @@ def record(layer: Layer, backend: Backend, dtype: str | None = None) -> lai.Laye
 
 
 def trace(layers: list[Layer], backend: Backend, dtype: str | None = None) -> lai.Trace:
-    """Return the layers as a trace of `backend`."""
     return lai.Trace([record(layer, backend, dtype) for layer in layers])
 
 

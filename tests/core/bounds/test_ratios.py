@@ -27,7 +27,6 @@ def bounded_ratios(seed, position, by_pair):
 
 
 def scores(alpha, beta):
-    """Ghost, LAI and LLI."""
     ghost, layer_aware = (np.einsum("lzj,lzj->j", alpha, x) for x in (beta, beta[-1:] * np.ones_like(beta)))
     return ghost, layer_aware, (alpha[-1] * beta[-1]).sum(0)
 

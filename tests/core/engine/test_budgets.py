@@ -137,7 +137,6 @@ CASES = {
 
 
 def first(gradient: Any, count: int) -> Any:
-    """Keep the first samples."""
     if isinstance(gradient, VectorGradient):
         return VectorGradient(gradient.values[:count])
     if isinstance(gradient, TableGradient):

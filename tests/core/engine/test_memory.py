@@ -57,7 +57,6 @@ def image(outputs):
 
 
 def gated(samples, seed):
-    """Return a chain of eight layers of two units."""
     draws = np.random.default_rng(seed)
     arrays = [draws.normal(size=(samples, 2)) for _ in range(9)]
     layers = [*(lai.LayerTrace(each) for each in arrays[:7]), lai.LayerTrace(*arrays[7:])]

@@ -31,7 +31,6 @@ class Quadratics:
         return np.linalg.solve(hessian, weights @ self.vectors[self.n_val :])
 
     def validation_loss(self, theta):
-        """Return the summed validation loss."""
         a, b = self.matrices[: self.n_val].sum(0), self.vectors[: self.n_val].sum(0)
         return theta @ a @ theta / 2 - b @ theta
 

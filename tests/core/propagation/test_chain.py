@@ -43,7 +43,6 @@ class TanhNetwork:
         return [g.numpy() for g in torch.autograd.grad(loss, found)]
 
     def jacobians(self):
-        """Return every edge's transposed Jacobian, from `layer_jacobian`."""
         slopes = [(1 - torch.tanh(s) ** 2).numpy() for s in self.preactivations(self.first)]
         return {
             (start, stop): propagation.layer_jacobian(weight.numpy(), slopes[start])

@@ -56,7 +56,6 @@ def enumerated(laws_z, laws_j, g, h):
 
 
 def computed(laws_z, laws_j, g, h):
-    """Return the similarity's variance by the formula."""
     sides = propagation.propagated_moments(laws_z, g), propagation.propagated_moments(laws_j, h)
     return propagation.jacobian_noise_variance(*sides[0], *sides[1])
 

@@ -18,7 +18,6 @@ close = {"rtol": 1e-9, "atol": 1e-9}
 
 
 def drawn(widths, seed):
-    """Draw mean parts and rests."""
     rng = np.random.default_rng(seed)
     scale = rng.choice([0.1, 1.0, 3.0])
     sizes = list(itertools.pairwise(widths))
@@ -37,12 +36,10 @@ def words(means, rests, count):
 
 
 def norms(matrices):
-    """Return spectral norms, largest singular values."""
     return np.array([np.linalg.svd(matrix, compute_uv=False)[0] for matrix in matrices])
 
 
 def change(means, rests):
-    """Return the change of the product."""
     return product([mean + rest for mean, rest in zip(means, rests, strict=True)]) - product(means)
 
 

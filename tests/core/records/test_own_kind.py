@@ -47,7 +47,6 @@ def drawn(n):
 
 
 def gradients(left, right, output_gradients, scale):
-    """Each sample's gradient of W, entry by entry."""
     return scale * np.einsum("nk,nd,ne->nkde", output_gradients, left, right).reshape(len(left), -1)
 
 

@@ -30,11 +30,9 @@ class Law:
         self.ghost, self.noise = self.alpha @ self.similarities, self.alpha @ self.remainders
 
     def variance(self, values):
-        """Return the variance of one variable."""
         return np.asarray(moments(values, self.weights)[1])
 
     def covariance(self, left, right):
-        """Return the covariance of two variables, by polarisation."""
         return (self.variance(left + right) - self.variance(left - right)) / 4
 
     def moments(self):
