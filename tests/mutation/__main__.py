@@ -32,10 +32,11 @@ import tomllib
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from coverage import Coverage
 from hypothesis import Phase, settings
 from jax._src import compiler
 
@@ -70,39 +71,35 @@ class Reach:
 
     def __init__(self) -> None:
         """Start with nothing seen."""
-        self.found: dict[str, dict] = {}
-        self.now: set[tuple[str, int]] = set()
-        self.started, self.threads = 0.0, False
-        self.caches: list[Callable[[], None]] = []
+        self.coverage = Coverage(data_file=None, config_file=False, include=[f"{one}/*" for one in FOLDERS])
+        self.seconds: dict[str, float] = {}
 
     def pytest_runtestloop(self) -> None:
-        """Find the caches once all tests are collected."""
+        """Watch once all tests are collected."""
         self.caches = caches(tuple(Path(package).name for package in PACKAGES))
+        self.coverage.start()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Watch the test from its set-up on."""
+        """Watch a test from its set-up on."""
         for clear in self.caches:
             clear()
-        self.now, self.started, self.threads = set(), time.process_time(), False
-        sys.settrace(self._call)
+        self.coverage.switch_context(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the lines and the time of a test that can be run in a fork."""
-        if report.when != "call":
-            return
-        sys.settrace(None)
-        if not self.threads:
-            lines = sorted([str(Path(file).relative_to(ROOT)), line] for file, line in self.now)
-            self.found[report.nodeid] = {"seconds": time.process_time() - self.started, "lines": lines}
+        """Keep how long a test takes."""
+        if report.when == "call":
+            self.seconds[report.nodeid] = report.duration
 
-    def _call(self, frame: types.FrameType, event: str, argument: object) -> object:
-        file = frame.f_code.co_filename
-        self.threads |= file.endswith("/jax/_src/compiler.py")  # whose threads outlive no fork
-        return self._line if file.startswith(FOLDERS) else None
-
-    def _line(self, frame: types.FrameType, event: str, argument: object) -> object:
-        self.now.add((frame.f_code.co_filename, frame.f_lineno))
-        return self._line
+    def found(self) -> dict[str, dict]:
+        """Return each test's time and the lines that it reaches."""
+        self.coverage.stop()
+        data = self.coverage.get_data()
+        lines: dict[str, list] = {test: [] for test in self.seconds}
+        for file in data.measured_files():
+            for line, tests in data.contexts_by_lineno(file).items():
+                for test in lines.keys() & {*tests}:
+                    lines[test].append([str(Path(file).relative_to(ROOT)), line])
+        return {test: {"seconds": self.seconds[test], "lines": lines[test]} for test in lines}
 
 
 class Mutation:
@@ -213,7 +210,7 @@ class Mutation:
     def _live(self, place: Place, tests: list[pytest.Item]) -> None:
         """Be the mutant; never return."""
         try:
-            compiler.backend_compile_and_load = _skip  # its threads did not outlive the fork
+            compiler.backend_compile_and_load = _skip  # jax's threads did not outlive the fork
             if not replace(place, ROOT, self.alive):
                 os._exit(2)
             gc.collect = lambda *generation: 0  # of what a short life leaves nothing is collected
@@ -242,8 +239,9 @@ def reach() -> dict[str, dict]:
         plugin = Reach()
         if not os.fork():
             _pytest(plugin, missing)  # tests of memory fail while watched, and reach what they reach
+            reached = plugin.found()
             for file in missing:
-                tests = {test: found for test, found in plugin.found.items() if test.startswith(f"{file}::")}
+                tests = {test: found for test, found in reached.items() if test.startswith(f"{file}::")}
                 kept[file] = {"state": states[file], "tests": tests}
             path.parent.mkdir(exist_ok=True)
             path.write_text(json.dumps(kept), encoding="utf-8")
