@@ -191,7 +191,7 @@ class Reader:
                 arrived = [one for edge in plan.dead if (one := received.get(edge)) is not None]
                 if not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any()):
                     return self._assemble(graph, plan, positions, received)
-        calls = 1 if plan is None else plan.calls
+        calls = getattr(plan, "calls", 1)
         # a loss that is no number is the same beside any samples, and proves nothing
         if self.finite and not bool(torch.isfinite(losses).all()):
             msg = (
@@ -365,10 +365,10 @@ class Reader:
             # alone.
             places, ambiguous = place_samples(exchange.moved, edges)
             varies = any(isinstance(one, Entries) for one in places.values())
-            resized = None if varies else resize_places(places, graph)
             dead = [edge for edge, place in places.items() if place == DEAD]
             arrived = graph.gradients(dead, torch.ones_like(graph.losses))
-            if resized is not None and not any(one is not None and one.any() for one in arrived):
+            vanish = not any(one is not None and one.any() for one in arrived)
+            if vanish and not varies and (resized := resize_places(places, graph)) is not None:
                 return resized | moved, ambiguous, False
             varies = varies or None
         elif not self.exchanged and graph.samples > PLACED_ON:  # a few rows take less memory
@@ -552,7 +552,8 @@ class Reader:
         self, graph: Graph, exchange: Exchange, plan: Plan, parameters: Mapping[str, Tensor], eps: float
     ) -> None:
         """Raise unless gradients and records of the samples that stay are the same beside others."""
-        sources = {use.source.edge[0] for use in plan.uses} if exchange.matches(graph) else set()
+        alike = exchange.matches(graph)
+        sources = {use.source.edge[0] for use in plan.uses if alike}
         behind = [node for source in sources for node in graph.reach(source) if node not in graph.leaves]
         mixed = find_data(exchange, behind)
         if mixed is not None:
@@ -566,8 +567,7 @@ class Reader:
         named = list_parameters(self.model, self.loss)
         wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
         # The same functions may run on other rows, as many as the data say.
-        small = plan.resize(exchange.plain) if exchange.matches(graph) else None
-        if small is not None and plan.resize(exchange.moved) is not None:
+        if alike and (small := plan.resize(exchange.plain)) and plan.resize(exchange.moved) is not None:
             plain, moved = (self._assemble(one, small, ()) for one in (exchange.plain, exchange.moved))
             if self.every:
                 records = moved.trace.layers
