@@ -106,7 +106,7 @@ def _place_samples(
     for axis, many in multiples.items():
         # as an input's axis of as many entries; samples outermost where no input has one
         outer, inner = inherited.get(many, (1, many))
-        before = found.get(node.all_input_nodes[0], []) if node.all_input_nodes else []
+        before = [place for one in node.all_input_nodes[:1] for place in found.get(one, ())]
         if node.target in RESHAPES and len(before) == len(multiples) == 1:
             # Reshaping keeps the order of the entries. So the number of blocks of samples that lie one after
             # another, prod(shape before the axis) outer, is the same on both sides:

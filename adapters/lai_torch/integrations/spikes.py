@@ -197,9 +197,9 @@ class SpikeMonitor:
             )
             left_out = self.leave_out and _leave_out(self._reader, batches, found)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor
-            what = (
-                "no spike can be diagnosed" if excess is None else f"no diagnosis of a norm of {number:.3g}"
-            )
+            what = "no spike can be diagnosed"
+            if excess is not None:
+                what = f"no diagnosis of a norm of {number:.3g}"
             warnings.warn(f"SpikeMonitor: {what}: {error}", stacklevel=2)
             return None
         finally:
