@@ -336,11 +336,8 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
                 part = measure_by_rows(partial(_start, reader, batch, given), kept)
                 break
             kept = [row for row in kept if row not in bad]
-        where = {
-            row: _find_nonfinite(reader, given, row, samples)
-            for row in range(samples)
-            if row not in part.rows
-        }
+        rest = (row for row in range(samples) if row not in part.rows)
+        where = {row: _find_nonfinite(reader, given, row, samples) for row in rest}
     assert losses is not None
     return Measured(losses, part, coupled, where, [None] * samples if batch.ids is None else list(batch.ids))
 
@@ -549,11 +546,8 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     model, loss = reader.model, reader.loss
     inputs, targets = rows(given, torch.full((samples,), row, device="cpu"), samples)
     named = list_parameters(model, loss)
-    for what, side in (
-        ("inputs", inputs),
-        ("targets", targets),
-        *((f"parameter {n}", p) for n, p in named.items()),
-    ):
+    parts = {"inputs": inputs, "targets": targets} | {f"parameter {n}": p for n, p in named.items()}
+    for what, side in parts.items():
         if not _is_finite(side):
             return what
     found: list[str] = []

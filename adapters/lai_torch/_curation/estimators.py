@@ -325,10 +325,9 @@ class Tracer:
             elif positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
                 traces.append(self._sketch(trace, seed))
             else:
-                if total is not None:
-                    self.check_alike(trace, ValidationSide((total,)))
                 one = self._summarize(trace, positions, seed)
                 if total is not None:
+                    self.check_alike(trace, ValidationSide((total,)))
                     keys, others = ([dict(each)["weight key"] for each in s.layouts] for s in (total, one))
                     if keys != others:
                         msg = (
@@ -391,11 +390,8 @@ class Tracer:
             nothing = torch.full_like(reading.losses, torch.nan).expand(count, -1)
             return Scored(nothing, reading.losses, positions, weights)
         trace = self._sketch(trace, side.sketch)
-        options: dict[str, Any] = {}
-        if positions is not None:
-            options["positions"] = positions
-        if weights is not None:
-            options["layer_weights"] = weights
+        given = {"positions": positions, "layer_weights": weights}
+        options: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
         if isinstance(side, Itself):
             products = [product(trace, trace, exclude_self=side.exclude_self, **options)]
             if side.others is not None:

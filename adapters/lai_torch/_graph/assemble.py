@@ -232,12 +232,10 @@ class Assembly:
             or not isinstance(use.place, Entries)
         ):
             return []
-        found: list[Record] = []
         sides = split_groups(self.graph, self.saved, use.node, gradient, use.place)
-        for matrix, one in enumerate(sides):
-            key = self._key(use, one, f"{use.source.key}[{matrix}]")
-            found.append(lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key))
-        return found
+        keys = (self._key(use, one, f"{use.source.key}[{matrix}]") for matrix, one in enumerate(sides))
+        pairs = zip(sides, keys, strict=True)
+        return [lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key) for one, key in pairs]
 
     def _record(self, use: Use, *, bias: bool) -> Record | None:
         """Return the record of a use that has a kind of its own."""

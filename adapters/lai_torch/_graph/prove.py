@@ -27,7 +27,7 @@ from lai_torch._graph.uses import CoupledError
 from lai_torch._graph.walk import Graph, walk
 from lai_torch._model.batch import Loss, bisections, check_losses, count, find_unaligned, row_sources, rows
 from lai_torch._model.function import densify, losses_of, view_real
-from lai_torch._model.precision import measure_roundings
+from lai_torch._model.precision import differ, measure_roundings
 from lai_torch._model.preserve import preserve, skip_checkpoints
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import list_parameters, modules_of
@@ -168,7 +168,9 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: flo
     # fewer rows draw others, and one sample has none to be compared with
     if drawn is not None or samples < 2:
         return None
-    size = {2: 3}.get(samples, samples - 1)
+    size = samples - 1
+    if samples == 2:
+        size = 3
     ran = run_part(problem, torch.arange(size, device="cpu").clamp(max=samples - 1), samples, gradients=True)
     if isinstance(ran, Exception):  # whatever it is, it is about the size
         return None
@@ -236,8 +238,7 @@ def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor, eps
     # more.
     parameters = list_parameters(*problem[:2]).values()
     within = measure_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
-    same = ((found - expected).abs() <= within.to(found)[kept]) | ~torch.isfinite(expected)
-    return not bool(same.all())
+    return differ(found, expected, within.to(found)[kept])
 
 
 def are_close(left: Tensor, right: Tensor, *, eps: float = 0.0, factor: float = 1.0) -> bool:

@@ -159,7 +159,13 @@ class Reader:
                     )
                     raise ValueError(msg)
             recording = self.read(batch, losses, alike=alone)
-        return _cut_to_one(recording) if alone else recording
+        if not alone:
+            return recording
+        whole: list[Any] = [*recording.trace.layers, *(one.record for one in recording.readouts)]
+        cut = {id(one): replace(one, **{k: v[:1] for k, v in one.arrays().items()}) for one in whole}
+        readouts = [replace(one, record=cut[id(one.record)]) for one in recording.readouts]
+        trace = lai.Trace([cut[id(one)] for one in recording.trace.layers])
+        return replace(recording, trace=trace, losses=recording.losses[:1], readouts=readouts)
 
     def record_live(self, batch: tuple[Any, Any], trained: nn.Module | None = None) -> Recording:
         """Run model, or its wrapper that is `trained`, and loss as training does, and read that pass."""
@@ -352,12 +358,10 @@ class Reader:
         if exchange is not None and exchange.matches(graph):
             passes = exchange.plain, exchange.moved
         made = find_made(graph, self.names, Saved(), passes)
-        moved: Places = {
-            edge: SUMMED
-            for edge in graph.list_received()
-            if edge[0] in made or is_moved_parameter(graph, edge)
-        }
-        edges = [edge for edge in graph.list_received() if edge not in moved]
+        received = graph.list_received()
+        fixed = [edge for edge in received if edge[0] in made or is_moved_parameter(graph, edge)]
+        moved: Places = dict.fromkeys(fixed, SUMMED)
+        edges = [edge for edge in received if edge not in moved]
         varies: bool | None = True
         # other functions ran on the exchanged samples: the batch's own pass has to do
         if exchange is not None and exchange.matches(graph):
@@ -629,12 +633,8 @@ def _identify(found: Held) -> dict[int, str]:
 
 def _watch_writes(found: Held) -> dict[str, Tensor]:
     renormalised = {id(one.weight) for one in found.modules if getattr(one, "max_norm", None) is not None}
-    counted = set(map(id, found.counted))
-    return {
-        name: one
-        for name, one in found.parameters.items()
-        if id(one) in counted and id(one) not in renormalised
-    }
+    counted = {*map(id, found.counted)} - renormalised
+    return {name: one for name, one in found.parameters.items() if id(one) in counted}
 
 
 def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
@@ -670,11 +670,3 @@ def _build_hook_error(name: str) -> ValueError:
         f"model: a hook changes the gradient of {name!r}, a parameter of the last layer, which LAI and LLI "
         "read without hooks; remove it, or use estimator 'exact'"
     )
-
-
-def _cut_to_one(recording: Recording) -> Recording:
-    whole: list[Any] = [*recording.trace.layers, *(one.record for one in recording.readouts)]
-    cut = {id(one): replace(one, **{name: each[:1] for name, each in one.arrays().items()}) for one in whole}
-    readouts = [replace(one, record=cut[id(one.record)]) for one in recording.readouts]
-    trace = lai.Trace([cut[id(one)] for one in recording.trace.layers])
-    return replace(recording, trace=trace, losses=recording.losses[:1], readouts=readouts)

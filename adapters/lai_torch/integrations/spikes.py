@@ -286,16 +286,11 @@ def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bo
     if all(bool(one.isfinite().all()) for one in given.values()):
         whole = add_gradients(reader, batches, rows, ())
         scale = _multiply(whole, given) / _multiply(whole, whole)
-        missed = {
-            name: one.double() - scale * whole[name] if name in whole else one for name, one in given.items()
-        }
+        missed = {name: one.double() - scale * whole.get(name, 0.0) for name, one in given.items()}
         if not _multiply(missed, missed) <= (ALIKE * scale) ** 2 * _multiply(others, others):
             return False  # what trains is not a multiple of these losses
     for name, one in given.items():
-        if name in others:
-            one.copy_(scale * others[name])
-        else:
-            one.zero_()
+        one.copy_(scale * others.get(name, torch.zeros_like(one)))
     return True
 
 
