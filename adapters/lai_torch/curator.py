@@ -346,7 +346,7 @@ class Weigher:
         """Begin a call on all processes or on none: see that each makes it, and is as far as the others."""
         if self._group.size == 1:
             return
-        groups = [] if self._optimizer is None else self._optimizer.param_groups
+        groups = getattr(self._optimizer, "param_groups", ())
         rates = [each["lr"] for each in groups if isinstance(each.get("lr"), float)]  # the host knows these
         counts = {"steps": self.steps, "curated": int(curated), "accumulated batches": self.state.batches}
         counts["the summary's age"] = self.state.served
@@ -460,7 +460,7 @@ class Curator(Weigher):
         options |= {"generator": generator, "process_group": process_group}
         self._training = optimizer, accumulate, max_norm, backward
         super().__init__(model, loss, validation, **options)
-        scaler = backward.scaler if isinstance(backward, KeptOptions) else None
+        scaler = getattr(backward, "scaler", None)
         self._updater = Updater(optimizer, accumulate, max_norm, scaler, self._engine)
 
     @run_alone

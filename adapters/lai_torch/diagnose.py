@@ -227,12 +227,13 @@ def _diagnose_documents(
         part = measure_by_rows(start, kept)
         # one that is not finite may spoil the gradients of all, and is then named alone
         bad = [row for row in range(documents) if row not in kept] or range(documents)
+        where = dict.fromkeys(range(documents), "the loss") | dict.fromkeys(kept, _TOGETHER)
         return conclude(
             measure([part]),
             found,
             rows=part.rows,
             ids=batch.ids,
-            nonfinite={row: _TOGETHER if row in kept else "the loss" for row in bad if row not in part.rows},
+            nonfinite={row: where[row] for row in bad if row not in part.rows},
             usual_norm=usual_norm,
             parameters=[*trained],
         )
@@ -241,13 +242,13 @@ def _diagnose_documents(
 @contextmanager
 def _gather_parameters(reader: Reader, process_group: Any) -> Iterator[Group]:
     """Have whole parameters in the model, and yield the processes that share its batches."""
-    parameters = [*list_parameters(reader.model, reader.loss).values()]
+    parameters = list_parameters(reader.model, reader.loss).values()
     if any(isinstance(one, DTensor) for one in parameters):
         engine = Engine(reader.model, reader.loss, process_group, own=True)
         with engine.gather():
             yield engine.group
     else:
-        yield Group(process_group, parameters[0].device if parameters else torch.device("cpu"))
+        yield Group(process_group, next((one.device for one in parameters), torch.device("cpu")))
 
 
 @run_alone
@@ -285,7 +286,7 @@ def add_gradients(
         if own:
             (found,) = _start(reader, batch, usable(batch.given), run)([own])
             for name, one in found.items():
-                total[name] = total[name] + one if name in total else one
+                total[name] = total.get(name, 0.0) + one
     return total
 
 
@@ -313,11 +314,10 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
     with _replay_draws(reader, batch):
         while kept:
             filled = _fill(given, kept, samples)
-            recording = _record(reader, filled, norms) if traced else None
-            if recording is not None and not recording.plan.unexplained:
+            if traced and (recording := _record(reader, filled, norms)) and not recording.plan.unexplained:
                 found, coupled = recording.losses.detach(), tuple(norms)
                 finite = [row in kept and value for row, value in enumerate(found.isfinite().tolist())]
-                record = partial(_record_again, reader, batch, filled, norms, [recording.trace], again=again)
+                record = partial(_record_again, reader, batch, filled, norms, [recording.trace])
                 part = measure_trace(record, finite, partial(_name_key, recording.explained), again=again)
             else:
                 found = _run(reader, filled)
@@ -336,11 +336,8 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
                 part = measure_by_rows(partial(_start, reader, batch, given), kept)
                 break
             kept = [row for row in kept if row not in bad]
-        where = {
-            row: _find_nonfinite(reader, given, row, samples)
-            for row in range(samples)
-            if row not in part.rows
-        }
+        rest = (row for row in range(samples) if row not in part.rows)
+        where = {row: _find_nonfinite(reader, given, row, samples) for row in rest}
     assert losses is not None
     return Measured(losses, part, coupled, where, [None] * samples if batch.ids is None else list(batch.ids))
 
@@ -376,7 +373,7 @@ def share(own: Measured, group: Group) -> Measured:
 
     def project(total: Sums) -> list[float]:
         with group.raise_together():  # passes run again, and memory may end on one process
-            found = part.along(total) if part.rows else []
+            found = part.along(total)
         return [one for many in group.objects(found) for one in many]
 
     def add(rows: Sequence[int]) -> Sums | None:
@@ -394,7 +391,7 @@ def share(own: Measured, group: Group) -> Measured:
     whole = Part(
         rows,
         {name: [v for p in parts for v in p.squares.get(name, [0.0] * len(p.rows))] for name in names},
-        meet(part.total) if known else None,
+        meet(part.total) or None,
         project,
         add,
         positions if len(positions) == len(rows) and len({*map(len, positions)}) == 1 else None,
@@ -423,12 +420,10 @@ def _record_again(
     given: tuple[Any, Any],
     norms: Mapping[str, nn.Module],
     first: list[lai.Trace],
-    *,
-    again: bool,
 ) -> lai.Trace:
-    """Return a trace; where it is recorded `again` and again, it is not kept."""
+    """Return the first trace, which is not kept, then others."""
     if first:
-        return first.pop() if again else first[0]
+        return first.pop()
     with _replay_draws(reader, batch):
         found = _record(reader, given, norms)
     assert found is not None  # as it was before
@@ -438,7 +433,9 @@ def _record_again(
 def _record(reader: Reader, given: tuple[Any, Any], norms: Mapping[str, nn.Module]) -> Recording | None:
     """Return a recording, None where the reader refuses."""
     try:
-        return _record_parts(reader, given, norms) if norms else reader.record(given)
+        if norms:
+            return _record_parts(reader, given, norms)
+        return reader.record(given)
     except torch.OutOfMemoryError:
         raise
     except Exception:  # whatever the reader refuses, or trips over, autograd differentiates
@@ -549,20 +546,18 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     model, loss = reader.model, reader.loss
     inputs, targets = rows(given, torch.full((samples,), row, device="cpu"), samples)
     named = list_parameters(model, loss)
-    for what, side in (
-        ("inputs", inputs),
-        ("targets", targets),
-        *((f"parameter {n}", p) for n, p in named.items()),
-    ):
+    parts = {"inputs": inputs, "targets": targets} | {f"parameter {n}": p for n, p in named.items()}
+    for what, side in parts.items():
         if not _is_finite(side):
             return what
     found: list[str] = []
 
-    def watch(name: str) -> Any:
-        return lambda _module, _args, output: None if _is_finite(output) else found.append(name)
+    def watch(name: str, _module: nn.Module, _args: Any, output: Any) -> None:
+        if not _is_finite(output):
+            found.append(name)
 
     leaves = [(name, one) for name, one in model.named_modules() if next(one.children(), None) is None]
-    hooks = [one.register_forward_hook(watch(name or "the model")) for name, one in leaves]
+    hooks = [one.register_forward_hook(partial(watch, name or "the model")) for name, one in leaves]
     try:
         norms: list[Any] = [*_find_coupling(model).values()]
         with preserve(model, loss), use_eval_mode(model):
@@ -585,8 +580,9 @@ def _find_nonfinite(reader: Reader, given: tuple[Any, Any], row: int, samples: i
     finally:
         for hook in hooks:
             hook.remove()
-    bad = [name for name, one in zip(trained, own, strict=True) if one is not None and not _is_finite(one)]
-    return f"the gradient of {bad[-1]}" if bad else _TOGETHER
+    pairs = zip(trained, own, strict=True)
+    bad = [f"the gradient of {name}" for name, one in pairs if one is not None and not _is_finite(one)]
+    return next(reversed(bad), _TOGETHER)
 
 
 def _is_finite(tree: Any) -> bool:

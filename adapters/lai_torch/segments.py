@@ -225,9 +225,7 @@ def _check_gradients(
     real = {id(one): one.detach().requires_grad_() for one in contents if one.is_floating_point()}
     with torch.enable_grad():
         # a copy, for a model may write to what is no leaf alone
-        usual = losses(
-            (map_tensors(batch[0], lambda one: real[id(one)].clone() if id(one) in real else one), batch[1])
-        )
+        usual = losses((map_tensors(batch[0], lambda one: real.get(id(one), one).clone()), batch[1]))
     check_segment_numbers(segments, usual.shape, 1)
     if not usual.requires_grad:
         return usual

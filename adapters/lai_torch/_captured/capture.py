@@ -123,7 +123,12 @@ class Captured:
         found: Any = graph.graph_copy(forward.graph, {})
         # what goes to the caller alone
         graph.output(tuple(found[:returned]))
-        return fx.GraphModule(forward, graph), _keep_tangents(backward)
+        # of the backward graph the gradients at the outputs alone: it is asked for and never run
+        asked = fx.Graph()
+        nodes = [node for node in backward.graph.nodes if node.op == "placeholder"]
+        tangents = [asked.node_copy(node) for node in nodes if node.name.startswith("tangents")]
+        asked.output(tuple(one and tangents[0] for one in results(backward.graph)))
+        return fx.GraphModule(forward, graph), fx.GraphModule(backward, asked)
 
     def _compile(self, graph: fx.GraphModule, example: Any) -> Callable[..., Any]:
         """Compile the forward graph to one that also keeps the layers' inputs and what follows the last."""
@@ -144,18 +149,6 @@ class Captured:
         found, values = pair.run(given, list_parameters(self.model), self._inputs)
         self._last = pair, values
         return found[:returned]
-
-
-def _keep_tangents(backward: fx.GraphModule) -> fx.GraphModule:
-    """Return a backward graph of the gradients at the outputs alone: it is asked for and never run."""
-    graph = fx.Graph()
-    tangents = [
-        graph.node_copy(node)
-        for node in backward.graph.nodes
-        if node.op == "placeholder" and node.name.startswith("tangents")
-    ]
-    graph.output(tuple(None if one is None else tangents[0] for one in results(backward.graph)))
-    return fx.GraphModule(backward, graph)
 
 
 def bind_weakly(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -89,8 +89,9 @@ def find_layers(
     for node in graph.nodes:
         before: list[fx.Node] = node.all_input_nodes
         arguments: Any = node.args
-        own = (parameters[node.name],) if node.name in parameters else ()
-        names[node] = own or tuple(dict.fromkeys(name for one in before for name in names[one]))
+        names[node] = tuple(dict.fromkeys(name for one in before for name in names[one]))
+        if node.name in parameters:
+            names[node] = (parameters[node.name],)
         if any(one in batched for one in before):
             batched.add(node)
         if node.op != "call_function" or node.target not in _PRODUCTS:

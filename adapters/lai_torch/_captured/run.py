@@ -131,7 +131,8 @@ class Run:
     ) -> list[Tensor]:
         """Return the weighted gradients of the samples `rows` at the outputs; zeros where none arrives."""
         result = []
-        index = torch.arange(self.samples, device=weights.device) if rows is None else rows
+        if rows is None:
+            rows = torch.arange(self.samples, device=weights.device)
         for node, gradient in zip(self.outputs, gradients, strict=True):
             value = self.values[node.name]
             axis = self.sample_axis(node, "output")
@@ -140,7 +141,7 @@ class Run:
             # the backward graph was captured for the strides of the output
             elif gradient.stride() != value.stride():
                 gradient = torch.empty_like(value).copy_(gradient)
-            result.append(weigh_rows(axis, take_rows(axis, gradient, index), weights))
+            result.append(weigh_rows(axis, take_rows(axis, gradient, rows), weights))
         return result
 
     def _name_gradients(self, found: Sequence[Tensor | None]) -> dict[str, Tensor]:
@@ -186,7 +187,8 @@ def _find_batched(pair: Pair, others: tuple[Any, ...]) -> list[tuple[int, fx.Nod
     axes = pair.sample_axes[others]
     sources = [(place, pair.nodes.get(node.name)) for place, node in enumerate(pair.placeholders)]
     saved = [(place, node) for place, node in sources if node is not None and axes.get(node)]
-    return [(place, node, () if node in pair.sized else axes[node]) for place, node in saved]
+    held = {**axes, **dict.fromkeys(pair.sized, ())}
+    return [(place, node, held[node]) for place, node in saved]
 
 
 def order_layers(pair: Pair, outputs: Sequence[fx.Node], name: str | None) -> list[Layer]:

@@ -78,51 +78,37 @@ def sample_axes(graph: fx.Graph, sizes: Sizes) -> dict[fx.Node, list[Axis]]:
     merged: dict[fx.Node, dict[int, tuple[int, int]]] = {}
     for node in graph.nodes:
         inherited: dict[int, tuple[int, int]] = {}
-        for before in node.all_input_nodes:
-            inherited |= merged.get(before, {})
-        value = node.meta.get("val")
-        if isinstance(value, Tensor):
-            found[node] = _place_samples(node, value.shape, sizes, inherited, found)
-            # an axis with one entry a sample can be split in one way alone: nothing has to be passed on
-            inherited |= {
-                one.outer * one.inner: (one.outer, one.inner)
-                for one in found[node]
-                if one.outer * one.inner > 1
-            }
+        for one in node.all_input_nodes:
+            inherited |= merged.get(one, {})
         merged[node] = inherited
+        if not isinstance(node.meta.get("val"), Tensor):
+            continue
+        shape: Any = node.meta["val"].shape
+        before = [place for one in node.all_input_nodes[:1] for place in found.get(one, ())]
+        multiples = {axis: many for axis, length in enumerate(shape) if (many := sizes.multiple(length))}
+        found[node] = []
+        for axis, many in multiples.items():
+            # as an input's axis of as many entries; samples outermost where no input has one
+            outer, inner = inherited.get(many, (1, many))
+            if node.target in RESHAPES and len(before) == len(multiples) == 1:
+                # Reshaping keeps the order of the entries. So the number of blocks of samples that lie one
+                # after another, prod(shape before the axis) outer, is the same on both sides:
+                #   prod(shape'[:axis']) outer' = prod(shape[:axis]) outer,  and  outer' inner' = m.
+                source = node.all_input_nodes[0].meta["val"].shape
+                blocks = math.prod(map(sizes.value, source[: before[0].axis])) * before[0].outer
+                outer = blocks // math.prod(map(sizes.value, shape[:axis]))
+                inner = many // max(outer, 1)
+            if outer * inner != many:  # a division above left a rest: the axis cuts a block of samples in two
+                msg = (
+                    f"backward: 'selective' expects samples side by side on an axis, {node.target} mixes "
+                    "them with another; use backward='kept'"
+                )
+                raise ValueError(msg)
+            found[node].append(Axis(axis, outer, inner, ANY))
+        # an axis with one entry a sample can be split in one way alone: nothing has to be passed on
+        splits = [(one.outer, one.inner) for one in found[node] if one.outer * one.inner > 1]
+        inherited |= {outer * inner: (outer, inner) for outer, inner in splits}
     return found
-
-
-def _place_samples(
-    node: fx.Node,
-    shape: Any,
-    sizes: Sizes,
-    inherited: dict[int, tuple[int, int]],
-    found: dict[fx.Node, list[Axis]],
-) -> list[Axis]:
-    """Return where a node's tensor holds samples: merged by its own reshaping, or as its inputs were."""
-    multiples = {axis: many for axis, length in enumerate(shape) if (many := sizes.multiple(length))}
-    result = []
-    for axis, many in multiples.items():
-        # as an input's axis of as many entries; samples outermost where no input has one
-        outer, inner = inherited.get(many, (1, many))
-        before = found.get(node.all_input_nodes[0], []) if node.all_input_nodes else []
-        if node.target in RESHAPES and len(before) == len(multiples) == 1:
-            # Reshaping keeps the order of the entries. So the number of blocks of samples that lie one after
-            # another, prod(shape before the axis) outer, is the same on both sides:
-            #   prod(shape'[:axis']) outer' = prod(shape[:axis]) outer,  and  outer' inner' = m.
-            source = node.all_input_nodes[0].meta["val"].shape
-            blocks = math.prod(sizes.value(length) for length in source[: before[0].axis]) * before[0].outer
-            outer = blocks // math.prod(map(sizes.value, shape[:axis]))
-            inner = many // max(outer, 1)
-        if outer * inner != many:  # a division above left a rest: the axis cuts a block of samples in two
-            msg = (
-                f"backward: 'selective' expects samples side by side on an axis, {node.target} mixes them "
-                "with another; use backward='kept'"
-            )
-            raise ValueError(msg)
-        result.append(Axis(axis, outer, inner, ANY))
-    return result
 
 
 def find_sized(graph: fx.Graph) -> set[fx.Node]:

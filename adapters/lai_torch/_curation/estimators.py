@@ -83,7 +83,9 @@ class Scorer:
 
     def summarize(self, validation: Batch | None, size: int) -> ValidationSide | None:
         """Sum a validation set up; on several processes some may have None, whose loader has run dry."""
-        seed = None if self.tracer is None else self.tracer.draw_seed()
+        seed = None
+        if self.tracer is not None:
+            seed = self.tracer.draw_seed()
         if self.tracer is None or not self.adds_up or self.group.size == 1:
             with self.group.raise_together():
                 if validation is None:
@@ -100,7 +102,7 @@ class Scorer:
         for part in self._cut(validation):
             with self.group.raise_together():
                 share = self._share(part)
-                own = None if share is None else self.sum_up(share, size, seed)
+                own = share and self.sum_up(share, size, seed)
             sides.append(sum_sides(own, self.group, self.tracer.memory_budget))
         return _join_parts(sides)
 
@@ -157,8 +159,7 @@ def _join_parts(sides: Iterable[ValidationSide | None]) -> ValidationSide:
 
 def find_losses(model: nn.Module, loss: Loss, batch: Batch, tracer: "Tracer | None" = None) -> Tensor:
     """Return the losses of a batch, in the precision of its trace; the model runs without gradients."""
-    autocast = None if tracer is None else tracer.autocast
-    with lower_precision(model, autocast), preserve(model, loss), torch.no_grad():
+    with lower_precision(model, getattr(tracer, "autocast", None)), preserve(model, loss), torch.no_grad():
         return check_losses(losses_of(model, loss, batch), count(*batch))
 
 
@@ -324,10 +325,9 @@ class Tracer:
             elif positions == "flatten" and trace.layers[-1].output_gradients.ndim == 3:
                 traces.append(self._sketch(trace, seed))
             else:
-                if total is not None:
-                    self.check_alike(trace, ValidationSide((total,)))
                 one = self._summarize(trace, positions, seed)
                 if total is not None:
+                    self.check_alike(trace, ValidationSide((total,)))
                     keys, others = ([dict(each)["weight key"] for each in s.layouts] for s in (total, one))
                     if keys != others:
                         msg = (
@@ -353,7 +353,7 @@ class Tracer:
             return
         summary = side.parts[0]
         if isinstance(summary, lai.ValidationSummary):
-            found = layouts(trace, "all" if self.every_layer else "output")
+            found = layouts(trace, self.facts.gradients)
             if found != summary.layouts:
                 check_unlike(self.reader, summary.layouts, found)
 
@@ -390,11 +390,8 @@ class Tracer:
             nothing = torch.full_like(reading.losses, torch.nan).expand(count, -1)
             return Scored(nothing, reading.losses, positions, weights)
         trace = self._sketch(trace, side.sketch)
-        options: dict[str, Any] = {}
-        if positions is not None:
-            options["positions"] = positions
-        if weights is not None:
-            options["layer_weights"] = weights
+        given = {"positions": positions, "layer_weights": weights}
+        options: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
         if isinstance(side, Itself):
             products = [product(trace, trace, exclude_self=side.exclude_self, **options)]
             if side.others is not None:
@@ -409,10 +406,14 @@ class Tracer:
         return Scored(parts, reading.losses, positions, weights)
 
     def _positions_for(self, trace: Any) -> str | None:
-        return (self.positions or default_positions(trace)) if self.facts.positions else None
+        if not self.facts.positions:
+            return None
+        return self.positions or default_positions(trace)
 
     def _sketch(self, trace: lai.Trace, seed: int | None) -> lai.Trace:
-        return trace if self.sketch is None or seed is None else sketch(trace, self.sketch, seed)
+        if self.sketch is None or seed is None:
+            return trace
+        return sketch(trace, self.sketch, seed)
 
 
 # ---- LAI with weights of layers that are fitted to Ghost
@@ -456,7 +457,9 @@ def _precondition(
     moment, of_inputs, decay = state.second_moment, state.input_second_moments, estimator.decay
     if reading.squares is not None:
         squares = reading.squares.to(reading.losses)
-        moment = squares if moment is None else decay * moment.to(squares) + (1.0 - decay) * squares
+        if moment is not None:
+            squares = decay * moment.to(squares) + (1.0 - decay) * squares
+        moment = squares
     if estimator.scale_inputs and (seen := select_finite(reading).seen) is not None:
         of_inputs = lai.update_input_second_moments(of_inputs, seen, decay=decay)
     moments: dict[str, Any] = {"second_moment": moment, "input_second_moments": of_inputs}
@@ -469,7 +472,7 @@ def _exchange_squares(
 ) -> tuple[Iterator[Reading], Side]:
     """Add the mean square over all processes' samples, so that the second moment is that of all."""
     readings, side = tracer.exchange(readings, side)
-    group, mean, counted = tracer.group, None, None
+    group, mean, counted, width = tracer.group, None, None, 0
     if estimator.scale_inputs and group.size > 1:
         msg = (
             f"scale_inputs: expected one process, whose inputs are all there are, got {group.size}; leave it "
@@ -488,7 +491,8 @@ def _exchange_squares(
             if last.valid is not None:
                 counted = counted & last.valid
             mean = lai.update_second_moment(None, gradients, valid=counted)
-    if group.size > 1 and (width := group.reduce_max(0 if mean is None else len(mean))):
+            width = len(mean)
+    if group.size > 1 and (width := group.reduce_max(width)):
         total = torch.zeros(width + 1, dtype=torch.float64, device=next(tracer.model.parameters()).device)
         if mean is not None and counted is not None:
             total[:-1] = mean.double() * counted.sum()
@@ -525,7 +529,9 @@ def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
     def sum_up(validation: Batch, size: int, seed: int | None) -> ValidationSide | None:
         del seed
         found = finite_gradient(function, validation, reduction="sum", size=size)
-        return None if found is None else ValidationSide((found,))
+        if found is None:
+            return None
+        return ValidationSide((found,))
 
     def fits(side: ValidationSide) -> bool:
         return bool(side.parts[0].keys() == function.parameters().keys())

@@ -72,15 +72,6 @@ def gather_groups(group: Group, groups: Any) -> Groups | None:
     return groups, names
 
 
-def measure_dropped_shares(weights: Tensor, groups: Groups) -> dict[Any, float]:
-    """Return the share of each group that got no weight."""
-    numbers, names = groups[0].to(weights.device), groups[1]
-    return {
-        names[number] if names else number: float((weights[numbers == number] <= 0).double().mean())
-        for number in numbers.unique().tolist()
-    }
-
-
 SHARED = {each.name for each in fields(Scored)} & {each.name for each in fields(Report)}
 """What a report takes over from scoring."""
 
@@ -120,7 +111,11 @@ def make_report(
         if not kept:
             loss = math.nan
     if groups is not None:
-        found["group_drops"] = measure_dropped_shares(everyone, groups)
+        numbers, names = groups[0].to(everyone.device), dict(enumerate(groups[1]))
+        found["group_drops"] = {
+            names.get(number, number): float((everyone[numbers == number] <= 0).double().mean())
+            for number in numbers.unique().tolist()
+        }
     return kind(
         weights=weights,
         kept=kept,

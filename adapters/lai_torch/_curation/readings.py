@@ -93,7 +93,7 @@ def find_finite(reading: Reading) -> Tensor:
 
     A finite loss may have a gradient that is not.
     """
-    trace: Any = reading.seen.trace if isinstance(reading.seen, GateTrace) else reading.seen
+    trace: Any = getattr(reading.seen, "trace", reading.seen)  # that of a `GateTrace` is within
     gradients = trace.layers[-1].output_gradients
     finite: Tensor = (gradients.flatten(1) * 0.0).sum(1) == 0.0  # 0 x is 0 for a finite x alone, else NaN
     return finite if reading.rows is not None else finite & torch.isfinite(reading.losses)

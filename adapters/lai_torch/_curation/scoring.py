@@ -164,7 +164,7 @@ class Scoring:
         once = use_eval_mode(self._engine.model) if chosen is self.passes.kept else nullcontext()
         with self._engine.gather(), once:
             state = self._refresh(state, samples)
-            side = state.side if self._given is None else self._given
+            side = self._given or state.side
             with self._group.raise_together():
                 forwards = [chosen.forward(batch, side) for batch in batches]
             readings = itertools.chain.from_iterable(forward.readings for forward in forwards)

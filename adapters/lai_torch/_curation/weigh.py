@@ -83,7 +83,13 @@ def weigh(
         if wait or group.size > 1 or (count := _count_kept(policy, len(scores))) is None:
             found = read_weights(weights, scores, slices[group.rank])
         else:
-            found = _take_rows(weights, scores, count)
+            # Without a wait for the device: the rows with the so many positive weights, of which those with
+            # one weight keep their order. Where fewer are positive, as their scores are not finite, the first
+            # row stands in for them, with weight 0.
+            shares, order = (one[:count] for one in weights.sort(descending=True, stable=True))
+            some = shares > 0
+            asked = some.sum(dtype=torch.float32), scores.isnan().sum(dtype=torch.float32)
+            found = Weighed(weights, weights, torch.where(some, order, order[0]), shares, count, asked=asked)
     if group.size > 1 and not group.has_equal(digest([found.everyone, found.everyone.cumsum(0)])):
         msg = (
             "policy: expected the same weights from the same scores on every process, got others; let it "
@@ -116,20 +122,6 @@ def read_weights(weights: Tensor, scores: Tensor, own: slice = slice(None)) -> W
         rows = torch.tensor(kept, dtype=torch.long, device=weights.device)
         shares = local.index_select(0, rows)
     return Weighed(local, weights, rows, shares, sum(weight > 0.0 for weight in read), sum(lost[own]))
-
-
-def _take_rows(weights: Tensor, scores: Tensor, count: int) -> Weighed:
-    """Return the rows with the so many positive weights, without a wait for the device.
-
-    Where fewer are positive, as their scores are not finite, the first row stands in for them, with weight 0.
-    """
-    # Of the rows with one weight the sort keeps the order.
-    shares, order = weights.sort(descending=True, stable=True)
-    shares, order = shares[:count], order[:count]
-    some = shares > 0
-    rows = torch.where(some, order, order[0])
-    asked = some.sum(dtype=torch.float32), scores.isnan().sum(dtype=torch.float32)
-    return Weighed(weights, weights, rows, shares, count, asked=asked)
 
 
 def _count_kept(policy: Policy, samples: int) -> int | None:

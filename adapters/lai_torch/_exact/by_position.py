@@ -6,6 +6,7 @@ identity of `proof.py` holds for any weights of the n t losses: drawn ones prove
 """
 
 from collections.abc import Mapping
+from itertools import dropwhile
 from typing import Any
 
 import torch
@@ -64,8 +65,8 @@ def score_positions(
     if not bool(finite.any()):
         with function.preserve(), torch.no_grad():
             return found._replace(scores=torch.full_like(function(batch), torch.nan).view(samples, -1))
-    known = list(methods).index(found.method) if found.method in methods else 0
-    left = dict(list(methods.items())[known:])
+    # what failed before it is not tried again
+    left = dict(dropwhile(lambda one: one[0] != found.method, methods.items())) or methods
     usual = resample(batch, finite)
     proved, reasons = find_proved(function, direction, usual, left, [(usual, None)])
     if proved is None:

@@ -46,7 +46,13 @@ def take_step(
         raise ValueError(msg)
     with torch.inference_mode(mode=False), torch.enable_grad():
         leaves = {name: gradients[name].clone().requires_grad_() for name in stepped}
-        clipped = _clip(leaves, max_norm)
+        clipped = leaves
+        if max_norm is not None:
+            norms = torch.stack([one.norm() for one in leaves.values()])
+            factor = max_norm / (norms.norm() + CLIP_EPSILON)  # as `clip_grad_norm_` has it
+            # not of a norm that is NaN
+            if float(factor.detach()) < 1.0:
+                clipped = {name: one * factor for name, one in leaves.items()}
         directions = {
             name: _find_direction(optimizer, *options, clipped[name], point[name])
             for name, options in stepped.items()
@@ -140,14 +146,3 @@ def _adam_step(group: dict[str, Any], state: dict[str, Any], gradient: Tensor) -
     some = square > 0
     root = torch.where(some, torch.where(some, square / (1 - second**count), 1.0).sqrt(), 0.0)
     return mean / (1 - first**count) / (root + float(group["eps"]))
-
-
-def _clip(gradients: Point, max_norm: float | None) -> Point:
-    """Clip as `clip_grad_norm_` does."""
-    if max_norm is None:
-        return gradients
-    factor = max_norm / (torch.stack([one.norm() for one in gradients.values()]).norm() + CLIP_EPSILON)
-    # not of a norm that is NaN
-    if not float(factor.detach()) < 1.0:
-        return gradients
-    return {name: gradient * factor for name, gradient in gradients.items()}

@@ -86,7 +86,7 @@ class Prover:
             others = list_others(self.function, given, losses, finite, eps, by_rows=self.by_rows)
             found, _ = find_proved(self.function, direction, given, self.methods, others)
             if found is not None:
-                calls = self._proved[kind].calls if kind in self._proved else 1
+                calls = getattr(self._proved.get(kind), "calls", 1)
                 self._proved[kind] = _Proved(found.method, found.reason, eps, calls)
                 scores = torch.where(finite, found.scores, torch.nan)
                 return found._replace(scores=scores, losses=losses)

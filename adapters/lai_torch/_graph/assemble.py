@@ -117,13 +117,13 @@ class Assembly:
                 records += self._build(name, parameter)
         by_node = {(use.node, use.slot): record for pairs in owned.values() for use, record in pairs}
         layers = self.build_layers(by_node)
-        finals = layers[-1:] if self.plan.last else []
-        read = {(one.layer.node, one.layer.slot): one.record for one in layers[: len(layers) - len(finals)]}
+        end = len(layers) - bool(self.plan.last)
+        read = {(one.layer.node, one.layer.slot): one.record for one in layers[:end]}
         ends = {layer.node for layer in self.plan.last}
         # a batch may have left out some that another one has
         ordered = {key: read.get(key, by_node.get(key)) for key in self.plan.order if key[0] not in ends}
         records += [one for one in ordered.values() if one is not None]
-        return [*records, *(one.record for one in finals)], layers
+        return [*records, *(one.record for one in layers[end:])], layers
 
     def _find_owned(self, uses_by_name: Mapping[str, list[Use]]) -> tuple[Owned, set[str]]:
         """Return the parameters whose uses are all of one kind, with their records, and the biases within."""
@@ -215,15 +215,15 @@ class Assembly:
                 return None
         # used anywhere else, its gradient is more than that of these products
         own = {(use.node, use.slot) for use in uses_by_name.get(name, ())}
-        alike = all(bias.name == name for bias in found)
-        alike = alike and name not in self.plan.left
-        return name if alike and own == {(bias.node, bias.slot) for bias in found} else None
+        alike = all(bias.name == name for bias in found) and name not in self.plan.left
+        if not alike or own != {(bias.node, bias.slot) for bias in found}:
+            return None
+        return name
 
     def _records(self, use: Use, *, bias: bool) -> list[Record]:
         """Return the records of a use, if it has any: of a matrix one, of a bank of matrices one each."""
         if self.graph.names[use.node] != GROUPED:
-            record = self._record(use, bias=bias)
-            return [] if record is None else [record]
+            return [one for one in [self._record(use, bias=bias)] if one is not None]
         gradient = self.received[use.received[0]]
         if (
             gradient is None
@@ -232,12 +232,10 @@ class Assembly:
             or not isinstance(use.place, Entries)
         ):
             return []
-        found: list[Record] = []
         sides = split_groups(self.graph, self.saved, use.node, gradient, use.place)
-        for matrix, one in enumerate(sides):
-            key = self._key(use, one, f"{use.source.key}[{matrix}]")
-            found.append(lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key))
-        return found
+        keys = (self._key(use, one, f"{use.source.key}[{matrix}]") for matrix, one in enumerate(sides))
+        pairs = zip(sides, keys, strict=True)
+        return [lai.ExpertTrace(one.activations, one.gradients, weight=key, name=key) for one, key in pairs]
 
     def _record(self, use: Use, *, bias: bool) -> Record | None:
         """Return the record of a use that has a kind of its own."""

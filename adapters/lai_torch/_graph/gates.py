@@ -36,20 +36,24 @@ def read_gates(recording: Recording) -> GateTrace:
     if layers[-1].source is None:  # of which no input is recorded, to which the gates before it belong
         raise make_chain_error(layers[-1].name, "goes into weights that do not train")
     for readout in recording.readouts:
-        _check_rows(graph, readout.layer, readout.record)
+        layer, activations = readout.layer, getattr(readout.record, "activations", None)
+        # its input is a map, of which a chain of rows has none
+        if graph.names[layer.node] == CONVOLUTION:
+            raise make_chain_error(layer.name, "goes into a convolution")
+        if not isinstance(activations, Tensor) or activations.ndim != 2 or not isinstance(layer.place, Axis):
+            shape = None if activations is None else tuple(activations.shape)
+            raise make_chain_error(layer.name, f"has shape {shape}, not ({layer.place.samples}, d)")
     gates = tuple(_read_gate(graph, layers, *pair)[:samples] for pair in pairwise(layers))
-    norms = tuple(squared_column_norms(_read_matrix(graph, saved, layer)) for layer in layers[1:])
-    return GateTrace(recording.trace, gates, norms)
-
-
-def _check_rows(graph: Graph, layer: Layer, record: object) -> None:
-    # its input is a map, of which a chain of rows has none
-    if graph.names[layer.node] == CONVOLUTION:
-        raise make_chain_error(layer.name, "goes into a convolution")
-    activations = getattr(record, "activations", None)
-    if not isinstance(activations, Tensor) or activations.ndim != 2 or not isinstance(layer.place, Axis):
-        shape = None if activations is None else tuple(activations.shape)
-        raise make_chain_error(layer.name, f"has shape {shape}, not ({layer.place.samples}, d)")
+    norms = []
+    for layer in layers[1:]:
+        product = PRODUCTS[graph.names[layer.node]]
+        place = product.slots.index(layer.slot)
+        matrix = saved(graph.nodes[layer.node], product.saved[place])
+        # `(d_out, d_in)`, as the layer uses it
+        if place > 0 and not product.natural:
+            matrix = matrix.mT
+        norms.append(squared_column_norms(matrix))
+    return GateTrace(recording.trace, gates, tuple(norms))
 
 
 def _read_gate(graph: Graph, layers: list[Layer], before: Layer, layer: Layer) -> Tensor:
@@ -94,11 +98,3 @@ def _multiply(graph: Graph, edge: Edge, before: Layer, factor: Tensor) -> Tensor
     ends = [graph.gradient_edge(edge)], [graph.gradient_edge((before.node, 0))]
     (found,) = torch.autograd.grad(*ends, [factor], retain_graph=True, allow_unused=True)
     return torch.zeros_like(factor) if found is None else found.detach()
-
-
-def _read_matrix(graph: Graph, saved: Saved, layer: Layer) -> Tensor:
-    """Return the matrix of a layer, `(d_out, d_in)`, as the layer uses it."""
-    product = PRODUCTS[graph.names[layer.node]]
-    place = product.slots.index(layer.slot)
-    matrix: Tensor = saved(graph.nodes[layer.node], product.saved[place])
-    return matrix if place == 0 or product.natural else matrix.mT

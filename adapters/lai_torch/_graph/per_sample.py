@@ -39,8 +39,9 @@ def split_use(graph: Graph, saved: Saved, use: Use, received: Received) -> dict[
         found = torch.stack(list(_mask(graph, use, received, shape)))
     if source.turned is not None and source.matrix is None:
         leaf = source.leaves[0]
-        moved = found.mT if source.turned else found
-        return {source.names[0]: moved.reshape(-1, *leaf.shape).to(leaf.dtype)}
+        if source.turned:
+            found = found.mT
+        return {source.names[0]: found.reshape(-1, *leaf.shape).to(leaf.dtype)}
     columns = zip(*(pull_back(graph, source, one) for one in found), strict=True)
     return {name: torch.stack(column) for name, column in zip(source.names, columns, strict=True)}
 
@@ -56,10 +57,11 @@ def _split_product(
         return None
     product = add_positions(sides.gradients).mT @ add_positions(sides.activations)  # (n, out, in)
     kind = PRODUCTS[graph.names[use.node]]
-    oriented = product if use.slot == kind.slots[0] or kind.natural else product.mT
-    if oriented[0].numel() != shape.numel():
+    if product[0].numel() != shape.numel():
         return None
-    return oriented.reshape(use.place.samples, *shape)
+    if use.slot != kind.slots[0] and not kind.natural:
+        product = product.mT
+    return product.reshape(use.place.samples, *shape)
 
 
 def _split_entrywise(
@@ -79,7 +81,8 @@ def _split_entrywise(
         normalized = read_normalized(name, saved, node)
         if normalized is None or use.slot == 0:
             return None
-        own = gradient * normalized if use.slot == 1 else gradient
+        if use.slot == 1:
+            own = gradient * normalized
         by_channel = name.startswith(("NativeGroup", "NativeBatch", "Cudnn"))
     elif name != "ExpandBackward0":
         return None

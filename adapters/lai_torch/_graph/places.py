@@ -157,12 +157,11 @@ def place_samples(graph: Graph, edges: list[Edge], *, proved: bool = True) -> tu
     passes = torch.exp2((codes + scale.shift).to(torch.float64)).to(losses.dtype)
     scaled = [graph.gradients(edges, weights) for weights in passes]
     factors, powers = torch.exp2(codes.to(torch.float64)), codes[0].tolist()
-    found: Places = {}
+    found: Places = dict.fromkeys(edges, NONE)
     ambiguous: set[Edge] = set()
     for index, (edge, one) in enumerate(zip(edges, plain, strict=True)):
         others = [each for several in scaled if (each := several[index]) is not None]
         if one is None or not one.numel() or len(others) < len(passes):
-            found[edge] = NONE
             continue
         if one.is_nested:
             found[edge] = RAGGED

@@ -183,7 +183,7 @@ def read_geometry(saved: Saved, node: Node, space: int) -> dict[str, Any] | None
 
     def read(name: str) -> tuple[int, ...]:
         given = tuple(saved(node, name))  # of padding="valid" a node keeps one number for all axes
-        return given * space if len(given) == 1 else given
+        return given * (space // len(given))
 
     return {
         "stride": read("stride"),
@@ -204,8 +204,7 @@ NORMS = {
 
 def read_normalized(name: str, saved: Saved, node: Node) -> Tensor | None:
     """Return what the gain of a norm multiplies; None if the node is no norm."""
-    given = saved(node, "input") if name in NORMS else None
-    if given is None:
+    if name not in NORMS or (given := saved(node, "input")) is None:
         return None
     if name.startswith("NativeLayer"):
         return (given - saved(node, "result1")) * saved(node, "result2")

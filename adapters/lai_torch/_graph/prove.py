@@ -27,7 +27,7 @@ from lai_torch._graph.uses import CoupledError
 from lai_torch._graph.walk import Graph, walk
 from lai_torch._model.batch import Loss, bisections, check_losses, count, find_unaligned, row_sources, rows
 from lai_torch._model.function import densify, losses_of, view_real
-from lai_torch._model.precision import measure_roundings
+from lai_torch._model.precision import differ, measure_roundings
 from lai_torch._model.preserve import preserve, skip_checkpoints
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import list_parameters, modules_of
@@ -101,9 +101,11 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     """
     batch, samples = problem[2], count(*problem[2])
     plain, drawn = run_again(problem, gradients=True)
-    device, graph = plain.device, walk(plain) if plain.requires_grad else None
+    device, graph, eps = plain.device, None, 0.0
     # the coarsest type in the graph sets how far two passes may differ
-    eps = 0.0 if graph is None else graph.coarsest()
+    if plain.requires_grad:
+        graph = walk(plain)
+        eps = graph.coarsest()
     found: Exchange | None = None
     others: list[tuple[Graph, Tensor]] = []
     cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
@@ -166,7 +168,9 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: flo
     # fewer rows draw others, and one sample has none to be compared with
     if drawn is not None or samples < 2:
         return None
-    size = samples - 1 if samples > 2 else samples + 1
+    size = samples - 1
+    if samples == 2:
+        size = 3
     ran = run_part(problem, torch.arange(size, device="cpu").clamp(max=samples - 1), samples, gradients=True)
     if isinstance(ran, Exception):  # whatever it is, it is about the size
         return None
@@ -234,8 +238,7 @@ def _differ(problem: Problem, found: Tensor, expected: Tensor, kept: Tensor, eps
     # more.
     parameters = list_parameters(*problem[:2]).values()
     within = measure_roundings(lambda: run_again(problem, gradients=False)[0], parameters, eps)
-    same = ((found - expected).abs() <= within.to(found)[kept]) | ~torch.isfinite(expected)
-    return not bool(same.all())
+    return differ(found, expected, within.to(found)[kept])
 
 
 def are_close(left: Tensor, right: Tensor, *, eps: float = 0.0, factor: float = 1.0) -> bool:
@@ -248,7 +251,7 @@ def are_close(left: Tensor, right: Tensor, *, eps: float = 0.0, factor: float = 
     if not (left.is_floating_point() or left.is_complex()):
         return False
     precision = max(eps, torch.finfo(left.dtype).eps) ** 0.7 * factor
-    scale = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
+    scale = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max())
     return torch.allclose(left, right, rtol=precision, atol=precision * scale, equal_nan=True)
 
 
@@ -419,8 +422,9 @@ def _sketch_gradients(
             own = replace(own, values=before + own.values)
         found[name] = own
         # What autograd then holds to the end of the pass takes no memory.
-        held = type(gradient) is not Tensor or gradient.layout != torch.strided
-        return None if held else gradient.new_zeros(()).expand_as(gradient)
+        if type(gradient) is not Tensor or gradient.layout != torch.strided:
+            return None
+        return gradient.new_zeros(()).expand_as(gradient)
 
     hooks = [one.register_hook(partial(sketch, name)) for name, one in parameters.items()]
     try:
@@ -476,7 +480,7 @@ def find_wrong(
     for scale in scales:
         weights = scale * draw_weights(graph.losses, kept)
         plain = _sketch_gradients([(graph, weights)], parameters)
-        squares = {name: plain[name].size() ** 2 if name in missing else 0.0 for name in parameters}
+        squares = dict.fromkeys(parameters, 0.0) | {name: plain[name].size() ** 2 for name in missing}
         for weight, own in groups.items():
             sums = sum_gradients(lai.Trace([_weigh(one, weights) for one in own]), GRADIENT_BUDGET)
             for (_, part), given in sums.items():

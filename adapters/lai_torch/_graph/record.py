@@ -159,7 +159,13 @@ class Reader:
                     )
                     raise ValueError(msg)
             recording = self.read(batch, losses, alike=alone)
-        return _cut_to_one(recording) if alone else recording
+        if not alone:
+            return recording
+        whole: list[Any] = [*recording.trace.layers, *(one.record for one in recording.readouts)]
+        cut = {id(one): replace(one, **{k: v[:1] for k, v in one.arrays().items()}) for one in whole}
+        readouts = [replace(one, record=cut[id(one.record)]) for one in recording.readouts]
+        trace = lai.Trace([cut[id(one)] for one in recording.trace.layers])
+        return replace(recording, trace=trace, losses=recording.losses[:1], readouts=readouts)
 
     def record_live(self, batch: tuple[Any, Any], trained: nn.Module | None = None) -> Recording:
         """Run model, or its wrapper that is `trained`, and loss as training does, and read that pass."""
@@ -191,7 +197,7 @@ class Reader:
                 arrived = [one for edge in plan.dead if (one := received.get(edge)) is not None]
                 if not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any()):
                     return self._assemble(graph, plan, positions, received)
-        calls = 1 if plan is None else plan.calls
+        calls = getattr(plan, "calls", 1)
         # a loss that is no number is the same beside any samples, and proves nothing
         if self.finite and not bool(torch.isfinite(losses).all()):
             msg = (
@@ -352,12 +358,10 @@ class Reader:
         if exchange is not None and exchange.matches(graph):
             passes = exchange.plain, exchange.moved
         made = find_made(graph, self.names, Saved(), passes)
-        moved: Places = {
-            edge: SUMMED
-            for edge in graph.list_received()
-            if edge[0] in made or is_moved_parameter(graph, edge)
-        }
-        edges = [edge for edge in graph.list_received() if edge not in moved]
+        received = graph.list_received()
+        fixed = [edge for edge in received if edge[0] in made or is_moved_parameter(graph, edge)]
+        moved: Places = dict.fromkeys(fixed, SUMMED)
+        edges = [edge for edge in received if edge not in moved]
         varies: bool | None = True
         # other functions ran on the exchanged samples: the batch's own pass has to do
         if exchange is not None and exchange.matches(graph):
@@ -365,10 +369,10 @@ class Reader:
             # alone.
             places, ambiguous = place_samples(exchange.moved, edges)
             varies = any(isinstance(one, Entries) for one in places.values())
-            resized = None if varies else resize_places(places, graph)
             dead = [edge for edge, place in places.items() if place == DEAD]
             arrived = graph.gradients(dead, torch.ones_like(graph.losses))
-            if resized is not None and not any(one is not None and one.any() for one in arrived):
+            vanish = not any(one is not None and one.any() for one in arrived)
+            if vanish and not varies and (resized := resize_places(places, graph)) is not None:
                 return resized | moved, ambiguous, False
             varies = varies or None
         elif not self.exchanged and graph.samples > PLACED_ON:  # a few rows take less memory
@@ -552,7 +556,8 @@ class Reader:
         self, graph: Graph, exchange: Exchange, plan: Plan, parameters: Mapping[str, Tensor], eps: float
     ) -> None:
         """Raise unless gradients and records of the samples that stay are the same beside others."""
-        sources = {use.source.edge[0] for use in plan.uses} if exchange.matches(graph) else set()
+        alike = exchange.matches(graph)
+        sources = {use.source.edge[0] for use in plan.uses if alike}
         behind = [node for source in sources for node in graph.reach(source) if node not in graph.leaves]
         mixed = find_data(exchange, behind)
         if mixed is not None:
@@ -566,8 +571,7 @@ class Reader:
         named = list_parameters(self.model, self.loss)
         wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
         # The same functions may run on other rows, as many as the data say.
-        small = plan.resize(exchange.plain) if exchange.matches(graph) else None
-        if small is not None and plan.resize(exchange.moved) is not None:
+        if alike and (small := plan.resize(exchange.plain)) and plan.resize(exchange.moved) is not None:
             plain, moved = (self._assemble(one, small, ()) for one in (exchange.plain, exchange.moved))
             if self.every:
                 records = moved.trace.layers
@@ -629,12 +633,8 @@ def _identify(found: Held) -> dict[int, str]:
 
 def _watch_writes(found: Held) -> dict[str, Tensor]:
     renormalised = {id(one.weight) for one in found.modules if getattr(one, "max_norm", None) is not None}
-    counted = set(map(id, found.counted))
-    return {
-        name: one
-        for name, one in found.parameters.items()
-        if id(one) in counted and id(one) not in renormalised
-    }
+    counted = {*map(id, found.counted)} - renormalised
+    return {name: one for name, one in found.parameters.items() if id(one) in counted}
 
 
 def _find_unreached(graph: Graph, layers: list[Layer]) -> list[Layer]:
@@ -670,11 +670,3 @@ def _build_hook_error(name: str) -> ValueError:
         f"model: a hook changes the gradient of {name!r}, a parameter of the last layer, which LAI and LLI "
         "read without hooks; remove it, or use estimator 'exact'"
     )
-
-
-def _cut_to_one(recording: Recording) -> Recording:
-    whole: list[Any] = [*recording.trace.layers, *(one.record for one in recording.readouts)]
-    cut = {id(one): replace(one, **{name: each[:1] for name, each in one.arrays().items()}) for one in whole}
-    readouts = [replace(one, record=cut[id(one.record)]) for one in recording.readouts]
-    trace = lai.Trace([cut[id(one)] for one in recording.trace.layers])
-    return replace(recording, trace=trace, losses=recording.losses[:1], readouts=readouts)

@@ -14,9 +14,9 @@ class Saved:
 
     def __init__(self) -> None:
         self._read: dict[tuple[Node, str], Any] = {}
-        group = getattr(torch.utils.checkpoint, "GraphExecGroup", None)
+        group = getattr(torch.utils.checkpoint, "GraphExecGroup", nullcontext)
         # Within one group a checkpointed region is computed again once, however many of its tensors are read.
-        self._reading: AbstractContextManager[Any] = nullcontext() if group is None else group()
+        self._reading: AbstractContextManager[Any] = group()
 
     def __call__(self, node: Node, name: str) -> Any:
         """Return `node._saved_<name>`; None where the node kept nothing of this name."""

@@ -192,7 +192,7 @@ def densify(gradient: Tensor) -> Tensor:
     """Return a gradient as a dense one."""
     if gradient.is_nested:
         return gradient.values() if gradient.layout == torch.jagged else gradient.to_padded_tensor(0.0)
-    return gradient if gradient.layout == torch.strided else gradient.to_dense()
+    return gradient.to_dense()  # as it is where it is dense
 
 
 def view_real(tensor: Tensor) -> Tensor:

@@ -50,13 +50,12 @@ def raise_precision(outputs: Any, kind: torch.dtype | None) -> Any:
 
 def float8_linear() -> type[nn.Module] | None:
     """Return the class of torchao's layers that train in float8; None where it is not loaded."""
-    library: Any = sys.modules.get("torchao.float8.float8_linear")
-    return None if library is None else library.Float8Linear
+    return getattr(sys.modules.get("torchao.float8.float8_linear"), "Float8Linear", None)
 
 
 def _find_float8(held: Held) -> list[Any]:
-    kind = float8_linear()
-    return [] if kind is None else [one for one in held.modules if isinstance(one, kind)]
+    kind = float8_linear() or ()
+    return [one for one in held.modules if isinstance(one, kind)]
 
 
 @contextmanager

@@ -38,7 +38,7 @@ class Streams:
 
     def _read_streams(self) -> tuple[Any, Any, list[Tensor], list[Tensor]]:
         drawn = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self.cuda)]
-        numbers = None if self.numpy is None else self.numpy.get_state(legacy=False)
+        numbers = self.numpy and self.numpy.get_state(legacy=False)
         return random.getstate(), numbers, drawn, [one.get_state() for one in self.generators]
 
     def has_moved(self) -> bool:

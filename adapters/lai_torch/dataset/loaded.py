@@ -41,11 +41,12 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
             return chunks(rows(dataset, slice(span.start, span.stop), samples), size)
 
         return Indexed(samples, size, cut_out)
-    loader = dataset if isinstance(dataset, DataLoader) else None
-    held: Any = dataset if loader is None else loader.dataset
     collate: Callable[[Any], Any] = partial(collate_items, role, default_collate)
-    if loader is not None and loader.collate_fn is not default_collate:
-        collate = loader.collate_fn
+    held, workers, batched = dataset, 0, False
+    if isinstance(dataset, DataLoader):
+        held, workers, batched = dataset.dataset, dataset.num_workers, dataset.batch_size is None
+        if dataset.collate_fn is not default_collate:
+            collate = dataset.collate_fn
     numbered = hasattr(held, "__len__") and hasattr(held, "__getitem__")
     unfit = (
         isinstance(held, str | bytes | Mapping | Tensor) or hasattr(held, "iloc") or hasattr(held, "schema")
@@ -56,9 +57,7 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
             f"one, or a stream of samples, got {type(held).__name__}"
         )
         raise TypeError(msg)
-    workers = 0 if loader is None else loader.num_workers
     stream = not numbered or isinstance(held, IterableDataset)
-    batched = loader is not None and loader.batch_size is None
     if batched or (stream and workers):
         got = "batch_size=None" if batched else f"num_workers={workers}"
         msg = (
@@ -87,7 +86,9 @@ def whole(validation: Any) -> Any:
     source = source_of("validation", validation, 1)
     if isinstance(source, Stream):
         samples = list(source.items)
-        return source.collate(samples) if samples else {}
+        if not samples:
+            return {}
+        return source.collate(samples)
     (batch,) = source.load(range(source.samples), source.samples)
     return batch
 
@@ -123,19 +124,19 @@ class Loaded:
                 raise ValueError(msg)
             check_summary(held, estimator)
             held = Summary(options_of(estimator), None, ValidationSide((held,), held.positions), None)
-        summary = held if isinstance(held, Summary) else None
-        if summary is not None:
+        if isinstance(held, Summary):
             # a sum is that of one estimator's options
-            if summary.estimator != (asked := options_of(estimator)):
-                msg = f"validation: expected a set that was summed up for {asked}, got {summary.estimator}"
+            if held.estimator != (asked := options_of(estimator)):
+                msg = f"validation: expected a set that was summed up for {asked}, got {held.estimator}"
                 raise ValueError(msg)
-            self.estimator, self.samples = cut(estimator, summary.parts), None
-            self.side = move_side(summary.side, next((one.device for one in model.parameters()), None))
+            self.estimator, self.samples = cut(estimator, held.parts), None
+            device = next((one.device for one in model.parameters()), torch.device("cpu"))
+            self.side = move_side(held.side, device)
         remakes = self.samples is not None
         self.scorer = make_scorer(model, loss, None, self.estimator, make_generator(), remakes=remakes)
         self.state = CuratorState(estimator.name)
-        if summary is not None and summary.state is not None:
-            routed, left = (tuple(summary.state.get(name, ())) for name in KNOWN)
+        if isinstance(held, Summary) and held.state is not None:
+            routed, left = (tuple(held.state.get(name, ())) for name in KNOWN)
             self.state = replace(self.state, routed=routed, left=left)
             if self.scorer.tracer is not None:
                 self.scorer.tracer.recall(self.state)
@@ -207,6 +208,6 @@ def options_of(estimator: Estimator) -> str:
     return repr(replace(estimator, **unsaid))
 
 
-def move_side(side: Any, device: torch.device | None) -> Any:
+def move_side(side: Any, device: torch.device) -> Any:
     """Return a validation side on a device."""
-    return side if device is None else unpack(map_tensors(pack(side), lambda tensor: tensor.to(device)))
+    return unpack(map_tensors(pack(side), lambda tensor: tensor.to(device)))

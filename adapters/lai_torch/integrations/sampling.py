@@ -184,7 +184,20 @@ class MixtureStream(Draws, IterableDataset[Any]):
         """Return the next item of a source, which begins again where it ends."""
         # a second turn where the first is over; a source that is empty then stays so
         for _ in range(2):
-            for item in self._open(source):
+            if source not in self._items:
+                stream: Any = self.sources[source]
+                # one of `datasets` is shuffled anew by it
+                if hasattr(stream, "set_epoch"):
+                    stream.set_epoch(self._turns[source])
+                state, skipped = self._resumed.pop(source, None), self._taken[source]
+                # it goes on by itself where it was: nothing has to be read a second time
+                if state is not None:
+                    stream.load_state_dict(state)
+                    skipped = 0
+                if not isinstance(stream, Iterable):
+                    stream = stream()
+                self._items[source] = islice(iter(stream), skipped, None)
+            for item in self._items[source]:
                 self._taken[source] += 1
                 if self.source is None:
                     return item
@@ -198,23 +211,6 @@ class MixtureStream(Draws, IterableDataset[Any]):
             self._taken[source] = 0
         msg = f"sources[{source}]: expected an item at least, each time it is iterated, got none"
         raise ValueError(msg)
-
-    def _open(self, source: int) -> Iterator[Any]:
-        """Return the rest of a source's turn."""
-        if source not in self._items:
-            stream: Any = self.sources[source]
-            # one of `datasets` is shuffled anew by it
-            if hasattr(stream, "set_epoch"):
-                stream.set_epoch(self._turns[source])
-            state, skipped = self._resumed.pop(source, None), self._taken[source]
-            # it goes on by itself where it was: nothing has to be read a second time
-            if state is not None:
-                stream.load_state_dict(state)
-                skipped = 0
-            if not isinstance(stream, Iterable):
-                stream = stream()
-            self._items[source] = islice(iter(stream), skipped, None)
-        return self._items[source]
 
     def _place(self) -> dict[str, Any]:
         streams = []

@@ -197,9 +197,9 @@ class SpikeMonitor:
             )
             left_out = self.leave_out and _leave_out(self._reader, batches, found)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor
-            what = (
-                "no spike can be diagnosed" if excess is None else f"no diagnosis of a norm of {number:.3g}"
-            )
+            what = "no spike can be diagnosed"
+            if excess is not None:
+                what = f"no diagnosis of a norm of {number:.3g}"
             warnings.warn(f"SpikeMonitor: {what}: {error}", stacklevel=2)
             return None
         finally:
@@ -286,16 +286,11 @@ def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bo
     if all(bool(one.isfinite().all()) for one in given.values()):
         whole = add_gradients(reader, batches, rows, ())
         scale = _multiply(whole, given) / _multiply(whole, whole)
-        missed = {
-            name: one.double() - scale * whole[name] if name in whole else one for name, one in given.items()
-        }
+        missed = {name: one.double() - scale * whole.get(name, 0.0) for name, one in given.items()}
         if not _multiply(missed, missed) <= (ALIKE * scale) ** 2 * _multiply(others, others):
             return False  # what trains is not a multiple of these losses
     for name, one in given.items():
-        if name in others:
-            one.copy_(scale * others[name])
-        else:
-            one.zero_()
+        one.copy_(scale * others.get(name, torch.zeros_like(one)))
     return True
 
 

@@ -90,11 +90,11 @@ class Curated:
             names = names_of(trainer.train_dataset, groups, mixture, fixed)
             trainer.data_collator = WithGroups(trainer.data_collator, groups, names)
         self.shown = Log(names)
-        self._mixing = (
-            None if mixture is None else Mixing(mixture, period, groups, fixed, trainer.train_dataset)
-        )
-        usual = {} if mixture is None else USUAL | {"refresh": period}
-        given = {**usual, **(curation or {})}
+        self._mixing: Mixing | None = None
+        given = dict(curation or {})
+        if mixture is not None:
+            self._mixing = Mixing(mixture, period, groups, fixed, trainer.train_dataset)
+            given = {**USUAL, "refresh": period, **given}
         self.curation, self.auxiliary = read_options(self.sample_loss, A_SET, **given)
         chosen = validation_set(trainer.eval_dataset, validation)
         self._validation = chosen
@@ -130,8 +130,7 @@ class Curated:
         dict
             Tensors and plain values.
         """
-        mixing = None if self._mixing is None else self._mixing.state()
-        return {"curator": self.curator.state_dict(), "mixing": mixing}
+        return {"curator": self.curator.state_dict(), "mixing": self._mixing and self._mixing.state()}
 
     def _read_state(self) -> dict[str, Any] | None:
         return None if self._resumed is None else torch.load(self._resumed, weights_only=True)
@@ -143,8 +142,7 @@ class Curated:
             return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
         if train_dataset is None:
             train_dataset = trainer.train_dataset
-        saved = self._read_state()
-        state = None if saved is None else saved["mixing"]
+        state = (self._read_state() or {"mixing": None})["mixing"]
         size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
         skips = not trainer.args.ignore_data_skip
         size *= trainer.args.world_size

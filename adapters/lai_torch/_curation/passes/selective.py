@@ -137,9 +137,11 @@ class SelectivePass:
     ) -> lai.Record:
         """Return what LAI sees of a layer: its input, samples first; Ghost sees it too if `own`."""
         inputs = run.values[layer.inputs.name]
-        record_type = lai.LayerTrace if own else lai.ReadoutTrace
-        weight = layer.names[0] if own else None
-        named: dict[str, Any] = {"bias": bias, "weight": weight, "name": layer.name}
+        record_type: Any = lai.ReadoutTrace
+        named: dict[str, Any] = {"bias": bias, "weight": None, "name": layer.name}
+        if own:
+            record_type = lai.LayerTrace
+            named["weight"] = layer.names[0]
         if layer.geometry is None:
             outputs = None
             if gradient is not None:

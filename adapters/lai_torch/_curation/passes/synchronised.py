@@ -82,7 +82,7 @@ class SynchronisedPass(KeptPass):
         samples = count(*batch)
         least = 0
         if kept or self.engine.lockstep:
-            least = 2 if find_coupling(self.model) else 1
+            least = 1 + (find_coupling(self.model) is not None)
         size = max(kept, least)
         if index is None and size == kept:
             return batch, samples

@@ -46,8 +46,9 @@ def check_spread(
         )
         raise ValueError(msg)
     if not (alike or (adds_up and not facts.fits_weights)):
-        flat = facts.summary is not None and not adds_up
-        what = f"{name!r} with positions='flatten'" if flat else repr(name)
+        what = repr(name)
+        if facts.summary is not None and not adds_up:
+            what += " with positions='flatten'"
         msg = (
             f"validation: estimator {what} has nothing to add up over processes and needs the whole set on "
             "each; pass (inputs, targets), the same on every process, or use 'lai'"

@@ -11,7 +11,7 @@ SMALL = 2**18
 """Bytes, at most, that are copied side by side: of many small tensors that takes less than a norm of each."""
 _FORM, _BYTES = attrgetter("layout", "device", "dtype"), attrgetter("nbytes")
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
-HALVES = (torch.float16, torch.bfloat16)
+WIDER = dict.fromkeys((torch.float16, torch.bfloat16), torch.float32)
 
 
 def witness(tensors: Sequence[Tensor]) -> Tensor | None:
@@ -27,7 +27,7 @@ def witness(tensors: Sequence[Tensor]) -> Tensor | None:
     norms: list[Tensor] = []
     for form in found:
         group = [one for one, own in zip(tensors, forms, strict=True) if own == form]
-        wider = torch.float32 if form[2] in HALVES else None
+        wider = WIDER.get(form[2])
         if sum(map(_BYTES, group)) <= SMALL:
             norms.append(torch.linalg.vector_norm(_flatten_dense_tensors(group), dtype=wider))
         else:

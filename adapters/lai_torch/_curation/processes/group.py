@@ -187,11 +187,11 @@ def digest(tensors: Sequence[Tensor]) -> str:
     """Return a string that differs where tensors do: their shapes, sums and norms."""
     marks = []
     for tensor in tensors:
-        tensor = tensor.detach()
-        exact = torch.float64 if tensor.is_floating_point() else torch.int64
+        tensor, exact, norm = tensor.detach(), torch.int64, 0
         if tensor.is_complex():
-            tensor, exact = torch.view_as_real(tensor.resolve_conj()), torch.float64
-        total = tensor.sum(dtype=exact).item()
-        norm = tensor.norm(dtype=exact).item() if exact is torch.float64 else 0
-        marks.append((tuple(tensor.shape), str(tensor.dtype), total, norm))
+            tensor = torch.view_as_real(tensor.resolve_conj())
+        if tensor.is_floating_point():
+            exact = torch.float64
+            norm = tensor.norm(dtype=exact).item()
+        marks.append((tuple(tensor.shape), str(tensor.dtype), tensor.sum(dtype=exact).item(), norm))
     return repr(marks)

@@ -20,7 +20,7 @@ def sum_sides(side: ValidationSide | None, group: Group, memory_budget: int) -> 
         return None
     offered: list[Any] = []
     if group.reduce_max(side is None):
-        offered = group.objects(None if side is None else _blank(side, "cpu"))
+        offered = group.objects(side and _blank(side, "cpu"))
     if side is None:  # another's form with zeros
         side = _blank(next(one for one in offered if one is not None), group.device)
     (summary,) = side.parts
@@ -53,9 +53,11 @@ def sum_sides(side: ValidationSide | None, group: Group, memory_budget: int) -> 
 def subtract_own(total: ValidationSide, own: ValidationSide) -> Any:
     """Return what a sum holds of the other processes' samples."""
     (whole,), (part,) = total.parts, own.parts
-    kept = 1 if part.factored else None  # of factors, the rows alone: they are multiplied with the rest
     first, *rest = part.totals
-    minus = tuple(-block for block in first[:kept]) + (first[1:] if part.factored else ())
+    negated = len(first)
+    if part.factored:  # the rows alone: they are multiplied with the rest
+        negated = 1
+    minus = tuple(-block for block in first[:negated]) + first[negated:]
     negative = (minus, *(tuple(-block for block in blocks) for blocks in rest))
     return join_summaries([whole, replace(part, totals=negative, samples=-part.samples)])
 
@@ -64,9 +66,10 @@ def _blank(side: ValidationSide, device: torch.device | str) -> ValidationSide:
     """Return the form of a side, a single zero on a device for each block."""
     (summary,) = side.parts
     first, *rest = summary.totals
-    none = tuple(block[:0] for block in first) if summary.factored else first  # no sample, no factors
+    if summary.factored:  # no sample, no factors
+        first = tuple(block[:0] for block in first)
     totals = tuple(
         tuple(torch.zeros((), dtype=one.dtype, device=device).expand(one.shape) for one in parts)
-        for parts in (none, *rest)
+        for parts in (first, *rest)
     )
     return replace(side, parts=(replace(summary, totals=totals, samples=0),))
