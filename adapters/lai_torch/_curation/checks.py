@@ -112,7 +112,7 @@ def check_together(estimator: Estimator, validation: Validation, optimizer: Any,
         )
         raise ValueError(msg)
     if facts.summary is None and validation.is_summary:
-        way_out = ", or use 'lai'" * facts.gates
+        way_out = ", or use 'lai'" if facts.gates else ""
         msg = f"validation: estimator {name!r} has no ValidationSummary; pass (inputs, targets){way_out}"
         raise ValueError(msg)
     if validation.source == "batch" and not facts.exclude_self:

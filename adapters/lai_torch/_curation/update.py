@@ -92,7 +92,7 @@ class Updater:
             # one number for all gradients, read in the same wait as the losses
             seen = witness(gradients)
             asked = [one for one in (*weighed.asked, found.objective, seen) if one is not None]
-            kind = max((torch.float32, *(one.dtype for one in asked)), key=lambda one: one.itemsize)
+            kind = torch.float64 if any(one.dtype == torch.float64 for one in asked) else torch.float32
             device = found.objective.device
             numbers = torch.stack([one.detach().to(device, kind) for one in asked]).tolist()
             finite, *norms = map(math.isfinite, numbers[len(weighed.asked) :])

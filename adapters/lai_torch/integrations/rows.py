@@ -77,7 +77,7 @@ def unpack(batch: Mapping[str, Any]) -> Mapping[str, Any]:
         if name in LENGTHS or name == "position_ids":
             continue
         if isinstance(value, Tensor):
-            empty = value.new_full((*shape, *value.shape[2:]), {"labels": IGNORED}.get(name, 0))
+            empty = value.new_full((*shape, *value.shape[2:]), IGNORED if name == "labels" else 0)
             empty[number, place] = value.flatten(0, 1)
             value = empty
         found[name] = value

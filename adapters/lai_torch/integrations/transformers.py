@@ -142,7 +142,8 @@ class Curated:
             return super()._get_train_sampler(train_dataset)  # type: ignore[misc]
         if train_dataset is None:
             train_dataset = trainer.train_dataset
-        state = (self._read_state() or {"mixing": None})["mixing"]
+        saved = self._read_state()
+        state = None if saved is None else saved["mixing"]
         size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
         skips = not trainer.args.ignore_data_skip
         size *= trainer.args.world_size

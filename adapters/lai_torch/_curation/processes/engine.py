@@ -165,7 +165,7 @@ def _group_of(model: nn.Module, given: Any, *, sharded: bool) -> Group:
         if not running:
             msg = "process_group: expected torch.distributed to be initialized, it is not; leave it out"
             raise ValueError(msg)
-        group = getattr(given, "get_group", lambda: given)()
+        group = given.get_group() if hasattr(given, "get_group") else given
         if not isinstance(group, dist.ProcessGroup):
             msg = f"process_group: expected one, a mesh of one dimension, False or None, got {given!r}"
             raise TypeError(msg)
