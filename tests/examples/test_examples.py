@@ -1,19 +1,26 @@
 """Every example runs, and shows what it says."""
 
+import functools
 import math
 import multiprocessing
 import runpy
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+import lai_torch
 import pytest
 import torch
 
+import lai_core
+from tests.support.workloads.counts import Counts
 from tests.support.workloads.launches import launch
 from tests.support.workloads.torch_processes import CASES, errors, run, runs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+WORDS = 8192
+"""Of a vocabulary whose logits are most of a step's memory."""
 SHOWS = {
     "accelerate_loop": lambda plain, curated: curated > plain,
     "jax_equinox": lambda plain, curated: curated > plain,
@@ -64,11 +71,15 @@ def test_corpus_scores_ignore_process_count(name):
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
 
 
+def on_two_processes(*program):
+    """Return the lines that two processes print."""
+    return lines_of("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program)
+
+
 @pytest.mark.weekly
 def test_curators_add_no_compilations_when_sharded():
-    two, found = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"), {}
-    for line in lines_of(*two, EXAMPLES / "torchtitan_style.py"):
-        name, *figures = line.split("\t")
+    found = {}
+    for name, *figures in (line.split("\t") for line in on_two_processes(EXAMPLES / "torchtitan_style.py")):
         found[name] = {key: float(value) for key, value in map(str.split, figures)}
     assert found.keys() == {"plain", "keep_top", "keep_positive"}
     for row in found.values():
@@ -86,13 +97,43 @@ def test_compiled_shards_match_plain_blocks():
     assert max(errors([part[case] for part in parts], run(CASES["compiled"])).values()) < 1e-12
 
 
-def test_packed_streams_are_sharded():
+@pytest.mark.slow
+def test_curated_steps_never_hold_batch_logits(monkeypatch):
+    made = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))
+    monkeypatch.setitem(made["PackedRows"].__next__.__globals__, "WORDS", WORDS)
+    whole = 4 * made["ROWS"] * made["LENGTH"] * WORDS
+    stream, (tokens, labels, _) = made["PackedRows"](2), next(made["PackedRows"](1))
+    peaks = []
+    for warmup in (10**9, 0):
+        model = made["Decoder"]()
+        curator = lai_torch.Curator(
+            model,
+            lambda losses, _: losses,
+            torch.optim.AdamW(model.parameters()),
+            ((tokens, labels), labels),
+            estimator=lai_torch.LAI(positions="tokens", sketch=16, chunk=2),
+            policy=functools.partial(lai_core.keep_top, fraction=0.5),
+            warmup=warmup,
+        )
+        for step in range(3):
+            (inputs, targets, _), tracker = next(stream), Counts()
+            with tracker if step == 2 else nullcontext():
+                curator.step((inputs, targets), targets)
+        peaks.append(tracker.peak)
+    plain, curated = peaks
+    assert curated < plain < whole
+
+
+def test_packed_streams_shard_and_resume():
     stream = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))["PackedRows"]
     processes, alone = [stream(2, rank, 2, 0.4) for rank in range(2)], stream(2, 0, 1, 0.4)
     shares = zip(*map(next, processes), strict=True)
     wholes = zip(next(alone), next(alone), strict=True)
     for own, batches in zip(shares, wholes, strict=True):
         assert torch.equal(torch.stack(own, 1).flatten(0, 1), torch.cat(batches))
+    resumed = stream(0, 1, 2, 0.4)
+    resumed.load_state_dict(processes[0].state_dict())
+    assert all(map(torch.equal, next(resumed), next(processes[1])))
 
 
 @pytest.mark.slow
