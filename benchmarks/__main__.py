@@ -9,11 +9,6 @@ import click
 from benchmarks.compatibility.command import SUITES, run_suites
 
 FRAMEWORKS = ("torch", "jax")
-IN_ALL = {
-    "processes": ("processes", "run"),
-    **{f"exactness {name}": ("exactness", f"run_{name}") for name in FRAMEWORKS},
-    **{f"cost {name}": ("seconds", f"cost_{name}") for name in FRAMEWORKS},
-}
 
 
 def _run(module: str, function: str = "run", *given: Any) -> None:
@@ -89,19 +84,6 @@ def judge(libraries: tuple[str, ...], cases: tuple[str, ...], pin: bool) -> None
     _known(libraries, LIBRARIES)
     _known(cases, CASES)
     run(libraries, cases, pin=pin)
-
-
-@main.command(name="all")
-def everything() -> None:
-    """Every benchmark, one after the other; ends with the names of those whose bounds did not hold."""
-    failed = []
-    for name, where in IN_ALL.items():
-        try:
-            _run(*where)
-        except SystemExit as error:
-            failed.append(f"{name} ({error})")
-    if failed:
-        raise SystemExit("bounds that did not hold: " + ", ".join(failed))
 
 
 if __name__ == "__main__":

@@ -76,9 +76,6 @@ def steps(work: Work) -> dict[str, Program]:
 
     cached = curated(jax.checkpoint(model.apply))
 
-    def fresh(params: Any, state: Any, validation: Any, inputs: Any, targets: Any) -> Any:
-        return cached(params, state, summarize(params, *validation), inputs, targets)
-
     def by_hand(params: Any, state: Any, inputs: Any, targets: Any) -> Any:
         """Run the half of largest losses again."""
         rows = jax.lax.top_k(losses(params, inputs, targets), half)[1]
@@ -96,7 +93,6 @@ def steps(work: Work) -> dict[str, Program]:
         "half": (plain, (*start, *(each[:half] for each in training))),
         "lai_cached": (cached, (*start, summary, *training)),
         "lai_selective": (curated(model.apply), (*start, summary, *training)),
-        "lai_fresh": (fresh, (*start, validation, *training)),
         "hand": (by_hand, (*start, *training)),
         "hand_selective": (selective_by_hand, (*start, *training)),
     }

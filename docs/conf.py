@@ -22,7 +22,6 @@ extensions = [
     "anchors",
     "computed",
     "ledger_data",
-    "local_search",
     "public_modules",
     "recorded",
     "shapes",

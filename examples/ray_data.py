@@ -47,13 +47,13 @@ def prepare(folder):
     return pa.table({**columns, "wrong": wrong.tolist()})
 
 
-def on_actors(scorer, made, corpus, actors):
+def on_actors(made, corpus, actors):
     """Score the corpus on so many actors; return the table, in the order of the corpus."""
     ray.init(num_cpus=actors, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
     data = ray.data.from_arrow([corpus.slice(start, BATCH) for start in range(0, len(corpus), BATCH)])
     scores = data.map_batches(
-        scorer,
+        lai_torch.Scorer,
         fn_constructor_args=made,
         fn_constructor_kwargs=COLUMNS,
         batch_size=BATCH,
@@ -64,13 +64,13 @@ def on_actors(scorer, made, corpus, actors):
     return table
 
 
-def main(actors=2, scorer=lai_torch.Scorer):
+def main(actors=2):
     """Score the corpus on several actors and on one process; return both tables."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         corpus = prepare(folder)
         made = functools.partial(Network, folder / "model.pt"), LOSS, folder / "validation"
-        table = on_actors(scorer, made, corpus, actors)
+        table = on_actors(made, corpus, actors)
         torch.set_num_threads(1)  # as an actor has
         alone = map(lai_torch.Scorer(*made, **COLUMNS), corpus.to_batches(BATCH))
         expected = pa.Table.from_batches(alone)

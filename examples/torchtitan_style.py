@@ -93,15 +93,6 @@ class PackedRows:
         self.draw = torch.Generator().manual_seed(seed)
         self.tokens, self.noisy = torch.empty(0, dtype=torch.long), torch.empty(0)
 
-    def state_dict(self):
-        """Return where the stream is: the same on every process."""
-        return {"draw": self.draw.get_state(), "tokens": self.tokens, "noisy": self.noisy}
-
-    def load_state_dict(self, state):
-        """Go on where a stream was."""
-        self.draw.set_state(state["draw"])
-        self.tokens, self.noisy = state["tokens"], state["noisy"]
-
     def document(self):
         """Return a document's tokens, and whether they are noise."""
         length, start, step = (int(torch.randint(*ends, (), generator=self.draw)) for ends in BOUNDS)

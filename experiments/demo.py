@@ -13,7 +13,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from experiments.data.digits import noisy_digits
 from experiments.figures import pictures
 from experiments.harness import record as records
 from experiments.harness.page import markdown
@@ -45,7 +44,6 @@ MIN_GAIN = 0.08
 MAX_FLIPPED = 0.33
 """Share of flipped labels among kept samples below which it claims them to be; chance is 0.40."""
 EPOCHS = 60
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By method, one a seed."""
 
@@ -133,41 +131,22 @@ def collect(outcomes: Outcomes) -> dict[str, Any]:
 
 
 def write(outcomes: Outcomes, results: dict[str, Any], out: Path) -> None:
-    """Write `results.json`, and each picture with its numbers beside it."""
+    """Write `results.json`, and the picture with its numbers beside it."""
     out.mkdir(parents=True, exist_ok=True)
     accuracy = {}
     for name, each in outcomes.items():
         curves = [of.test for of in each]
         std = np.std(curves, axis=0, ddof=min(1, len(curves) - 1))  # 0 for a single seed
         accuracy[name] = {"mean": np.mean(curves, axis=0).tolist(), "std": std.tolist()}
-    wrong = [noisy_digits(seed).wrong.numpy() for seed in range(len(outcomes["lai"]))]
-    numbers = {
-        "accuracy": accuracy,
-        "scores": score_quantiles([of.scores.numpy() for of in outcomes["lai"]], wrong),
-    }
-    for name, found in {"results": results, **numbers}.items():
+    for name, found in {"results": results, "accuracy": accuracy}.items():
         text = json.dumps(found, indent=1, allow_nan=False)
         (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    for name, draw_one in DRAW.items():
-        draw_one(numbers[name]).savefig(out / f"{name}.png", dpi=150)
+    draw(accuracy).savefig(out / "accuracy.png", dpi=150)
 
 
-def score_quantiles(runs: Sequence[np.ndarray], wrong: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return quantiles over epochs of the scores of flipped and of other samples, all seeds together."""
-    scores, flipped = np.concatenate(runs, axis=1), np.concatenate(wrong)
-    # Scores span orders of magnitude and have either sign: they are drawn as arcsinh(score / scale).
-    magnitudes = np.abs(scores[np.isfinite(scores)])
-    return {
-        "scale": float(np.median(magnitudes)) / 10 or 1.0,
-        "over_epochs": {
-            name: np.nanquantile(scores[:, group], QUANTILES, axis=1).tolist()
-            for name, group in (("right", ~flipped), ("flipped", flipped))
-        },
-    }
-
-
-def draw_accuracy(numbers: dict[str, Any]) -> Figure:
-    """Draw accuracy over epochs: mean and band of one deviation, by method."""
+def draw(numbers: dict[str, Any] | None = None) -> Figure:
+    """Draw accuracy over epochs, by default the committed one: mean and band of one deviation, by method."""
+    numbers = numbers or records.read(records.RESULTS / "demo" / "accuracy.json")
     figure, (axes,) = pictures.figure(height=4.4)
     for name in sorted(numbers, key=lambda name: -numbers[name]["mean"][-1]):
         mean, std = (np.asarray(numbers[name][key]) for key in ("mean", "std"))
@@ -177,33 +156,6 @@ def draw_accuracy(numbers: dict[str, Any]) -> Figure:
     pictures.label(axes, ylim=(0, 1), xlabel="epoch", ylabel="accuracy on clean test images")
     pictures.legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
-
-
-def draw_scores(numbers: dict[str, Any]) -> Figure:
-    """Draw quantiles over epochs of the scores of samples with right and with flipped labels."""
-    figure, panels = pictures.figure(2, height=3.2, sharey=True)
-    for axes, name, color in zip(panels, ("right", "flipped"), (BLUE, "#D55E00"), strict=True):
-        low, lower, median, upper, high = np.asarray(numbers["over_epochs"][name])
-        epochs = np.arange(1, len(median) + 1)
-        axes.fill_between(epochs, low, high, color=color, alpha=0.2, lw=0, label="90% of them")
-        axes.fill_between(epochs, lower, upper, color=color, alpha=0.4, lw=0, label="half of them")
-        axes.plot(epochs, median, color=color, lw=2, label="median")
-        axes.axhline(0, color=INK, lw=0.8)
-        axes.set_yscale("asinh", linear_width=numbers["scale"])
-        axes.set_yticks([-100, -10, 0, 10, 100], ["-100", "-10", "0", "10", "100"])
-        axes.set_yticks([], minor=True)
-        pictures.label(axes, title=f"{name} label", xlabel="epoch")
-        pictures.legend(axes, loc="lower right" if name == "right" else "upper right")
-    pictures.label(panels[0], ylabel="LAI score (positive helps)")
-    return figure
-
-
-DRAW = {"accuracy": draw_accuracy, "scores": draw_scores}
-
-
-def draw(name: str) -> Figure:
-    """Draw one of the pictures from the committed numbers."""
-    return DRAW[name](records.read(records.RESULTS / "demo" / f"{name}.json"))
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
@@ -241,7 +193,7 @@ def show(results: dict[str, Any], title: str, out: Path) -> None:
         verdict = "holds" if claim["holds"] else "DOES NOT HOLD"
         found, bound = (_percent(claim[key]) for key in ("value", "bound"))
         click.echo(f"{claim['claim']} {bound}: {found}, {verdict}")
-    click.echo(f"figures and pictures: {out}/")
+    click.echo(f"figures and picture: {out}/")
 
 
 def _percent(value: float | None) -> str:

@@ -1,7 +1,7 @@
 """What each library says of a case, asked as its documentation asks.
 
-An adapter returns `(n, n)`, the inner products of the samples' gradients, or their diagonal, and the names
-of the parameters that the library says it explains.
+An adapter returns `(n, n)`, the inner products of the samples' gradients, and the names of the parameters
+that the library says it explains.
 It imports its library itself: the others run without.
 """
 
@@ -59,18 +59,6 @@ def ask_opacus(case: Case) -> Answer:
     return products(dict(zip(case.trainable, optimizer.grad_samples, strict=True))), case.trainable
 
 
-def ask_opacus_norms(case: Case) -> Answer:
-    """Ask for the norms by which ghost clipping clips; their squares are the diagonal of the products."""
-    from opacus.grad_sample import GradSampleModuleFastGradientClipping
-    from opacus.validators import ModuleValidator
-
-    ModuleValidator.validate(case.model, strict=True)
-    options = {"max_grad_norm": 1.0, "use_ghost_clipping": True, "loss_reduction": "sum"}
-    wrapped = GradSampleModuleFastGradientClipping(case.model, **options)
-    case.losses(wrapped(case.inputs), case.targets).sum().backward()
-    return wrapped.get_norm_sample() ** 2, case.trainable
-
-
 def ask_backpack(case: Case) -> Answer:
     """Ask for `grad_batch`, which is missing where there is none; in float32, as its embedding requires."""
     from backpack import backpack, extend
@@ -93,31 +81,6 @@ def ask_captum(case: Case) -> Answer:
     layers = list(holders_of(case, nn.Module)) if frozen else None
     found = TracInCP(case.model, *checkpoint_of(case), layers, loss_fn=case.losses, batch_size=N)
     return found.influence((case.inputs, case.targets)), case.trainable
-
-
-def ask_captum_by_batch(case: Case) -> Answer:
-    """Ask for `TracInCP` with a batch's gradients at once, of the layers that this is documented for."""
-    from captum.influence import TracInCP
-
-    layers = holders_of(case, nn.Linear, nn.Conv2d)
-    if not layers:
-        raise ExplainsNoneError
-    options = {"loss_fn": summed(case), "batch_size": N, "sample_wise_grads_per_batch": True}
-    found = TracInCP(case.model, *checkpoint_of(case), list(layers), **options)
-    return found.influence((case.inputs, case.targets)), names_of(case, layers.values())
-
-
-def ask_captum_fast(case: Case) -> Answer:
-    """Ask for `TracInCPFast` of the last linear layer's weight."""
-    from captum.influence import TracInCPFast
-
-    layers = holders_of(case, nn.Linear)
-    if not layers:
-        raise ExplainsNoneError
-    layer = layers.get("head") or [*layers.values()][-1]
-    found = TracInCPFast(case.model, layer, *checkpoint_of(case), loss_fn=summed(case), batch_size=N)
-    names = [name for name, parameter in case.trainable.items() if parameter is layer.weight]
-    return found.influence((case.inputs, case.targets)), names
 
 
 def ask_kronfluence(case: Case) -> Answer:
@@ -224,11 +187,6 @@ def checkpoint_of(case: Case) -> tuple[Any, ...]:
     return TensorDataset(case.inputs, case.targets), [case.model.state_dict()], load
 
 
-def summed(case: Case) -> Callable[[Any, Tensor], Tensor]:
-    """Return the loss of a batch."""
-    return lambda outputs, targets: case.losses(outputs, targets).sum()
-
-
 @dataclass(frozen=True)
 class Library:
     """A library: how it is asked, and what its documentation says it is for."""
@@ -263,8 +221,6 @@ ATTENTION, BATCH_NORM = (
     {"nn.MultiheadAttention"},
     {"BatchNorm, eval mode", "coupled: BatchNorm, training mode"},
 )
-OPACUS = "https://github.com/pytorch/opacus/tree/main/opacus/grad_sample"
-CAPTUM = "https://captum.ai/api/influence.html"
 LIBRARIES = {
     "lai_torch": Library(
         ask_lai_torch,
@@ -285,14 +241,7 @@ LIBRARIES = {
         "opacus",
         "modules without buffers (BatchNorm invalidates per-sample gradients); its own attention and "
         "recurrent layers in place of torch's",
-        OPACUS,
-        frozenset(ALL_COUPLED | BATCH_NORM | ATTENTION | RECURRENT),
-    ),
-    "opacus, ghost clipping": Library(
-        ask_opacus_norms,
-        "opacus",
-        "`GradSampleModuleFastGradientClipping`: norms alone, of the same modules",
-        OPACUS,
+        "https://github.com/pytorch/opacus/tree/main/opacus/grad_sample",
         frozenset(ALL_COUPLED | BATCH_NORM | ATTENTION | RECURRENT),
     ),
     "BackPACK": Library(
@@ -307,22 +256,8 @@ LIBRARIES = {
         ask_captum,
         "captum",
         "`TracInCP`: models whose layers are attributes, whose output is a tensor",
-        CAPTUM,
+        "https://captum.ai/api/influence.html",
         frozenset(DROPOUT | {"outputs in a dictionary"}),
-    ),
-    "captum, by batch": Library(
-        ask_captum_by_batch,
-        "captum",
-        "`sample_wise_grads_per_batch`: Conv2d and Linear modules",
-        CAPTUM,
-        frozenset(DROPOUT | HELD_BY_NO_LAYER | TIED | {"outputs in a dictionary"}),
-    ),
-    "captum, fast": Library(
-        ask_captum_fast,
-        "captum",
-        "`TracInCPFast`: the weight of the last fully connected layer",
-        CAPTUM,
-        frozenset(DROPOUT | HELD_BY_NO_LAYER | TIED | {"outputs in a dictionary"}),
     ),
     "kronfluence": Library(
         ask_kronfluence,

@@ -1,8 +1,7 @@
 """Parameters in the reference: their shapes and types, from annotations, and what others say of them.
 
 A docstring leaves the parameters that it does not describe to the section *Parameters* of its module's
-docstring, if that describes them all. "As for `trace`." stands for what `trace` says of the
-parameter, which the page repeats.
+docstring, if that describes them all. "As for `trace`." becomes a link to `trace`.
 """
 
 from __future__ import annotations
@@ -10,16 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from importlib import import_module
-from pkgutil import resolve_name
 from types import UnionType
 from typing import Any, get_args, get_origin
 
 from sphinx.ext.napoleon import NumpyDocstring
 
 PARAMETER = re.compile(r"^:param (\w+):")
-REFERRED = re.compile(r"As (?:for|in) `([\w.]+)`[.,;:]?\s*")
+REFERRED = re.compile(r"(\bAs (?:for|in) )(`[\w.]+`)")
 FIELD = re.compile(r":(returns|raises)\b|\.\. rubric::")
 RETURNED = re.compile(r"^:returns: \*(?:tuple of arrays|array)\*")
 
@@ -92,64 +89,10 @@ def with_glossary(lines: list[str], function: Any, config: Any) -> list[str]:
     return [*rest[:start], "", *added, "", *rest[start:]]
 
 
-def with_referred(lines: list[str], function: Any, config: Any) -> list[str]:
-    """Put in place of "As for `trace`." what `trace` says of the same parameter."""
-    own, _ = fields(lines)
-    said = {
-        name: " ".join(line.strip() for line in listed).partition(": ")[2] for name, listed in own.items()
-    }
-    found: list[str] = []
-    skipping = False
-    for line in lines:
-        named = PARAMETER.match(line)
-        skipping = skipping and line.startswith(" ")
-        referred = REFERRED.match(said[named[1]]) if named else None
-        told = description(referred[1], named[1], function, config) if named and referred else None
-        if named and referred and told:
-            text = said[named[1]]
-            rest, skipping = text[referred.end() :].strip(), True
-            if rest:
-                told[-1] += f" {rest[0].upper()}{rest[1:]}"
-            found += [f"{named[0]} {told[0]}", *told[1:]]
-        elif not skipping:
-            found.append(line)
-    return found
-
-
-def description(name: str, parameter: str, function: Any, config: Any) -> list[str] | None:
-    """Give what an object, by its name as seen from a function, says of a parameter; None if nothing."""
-    other = seen_from(name, function)
-    if other is None or other is function:
-        return None
-    lines = NumpyDocstring(inspect.getdoc(other) or "", config, what="function", obj=other).lines()
-    own, _ = fields(with_referred(with_glossary(lines, other, config), other, config))
-    if parameter not in own:
-        return None
-    first, *more = own[parameter]
-    while more and not more[-1].strip():
-        more.pop()
-    return [first[PARAMETER.match(first).end() :].strip(), *more]
-
-
-def seen_from(name: str, function: Any) -> Any:
-    """Find an object by the name in a docstring: in its class, its module, its package, or anywhere."""
-    module = import_module(function.__module__)
-    owner = getattr(module, function.__qualname__.partition(".")[0], None)
-    package, dotted = import_module(module.__name__.partition(".")[0]), name.split(".")
-    for found in (owner, module, package):
-        for part in dotted:
-            found = getattr(found, part, None)
-        if found is not None:
-            return found
-    with suppress(ImportError, AttributeError):
-        return resolve_name(name)
-    return None
-
-
 def show_shapes(app, what, name, obj, options, lines):
     """Complete the fields that napoleon has made of a docstring, and write shapes into them."""
     if what in {"function", "method", "class"}:
-        lines[:] = with_referred(with_glossary(lines, obj, app.config), obj, app.config)
+        lines[:] = [REFERRED.sub(r"\1:py:obj:\2", line) for line in with_glossary(lines, obj, app.config)]
         if any(map(PARAMETER.match, lines)):
             lines[:] = with_shapes(lines, obj)
 

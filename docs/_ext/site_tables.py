@@ -1,4 +1,4 @@
-"""Tables that pages show by ``{computed} site_tables:...``: pinned counts, the ledger, judged libraries."""
+"""Tables that pages show by ``{computed} site_tables:...``: pinned counts, judged libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from benchmarks.judge.command import RECORD
 from benchmarks.judge.libraries import LIBRARIES
 from benchmarks.judge.zoo import code
 from experiments.harness.page import markdown
-from tests.support import ledger
 
 COUNTS = Path(__file__).parents[2] / "benchmarks" / "compatibility" / "counts.json"
 ESTIMATORS = {"ghost": "Ghost", "exact": "`exact_scores`", "lai": "LAI"}
@@ -26,21 +25,6 @@ def counts():
         if (counts := entry["counts"][estimator])
     ]
     return markdown(("suite", "cases", "estimator", *VERDICTS), rows)
-
-
-def without():
-    """Return how many statements have each verdict, and how many lack a function, a test or a proof."""
-    entries, links = ledger.read(), ledger.find()
-    kinds = {verdict: [] for verdict in (*ledger.VERDICTS, "ours")}
-    for slug, entry in entries.items():
-        kinds["ours" if "new" in entry.source else entry.verdict].append(slug)
-    rows = [
-        (kind, str(len(slugs)), *(str(sum(slug not in found for slug in slugs)) for found in _found(links)))
-        for kind, slugs in (*kinds.items(), ("all", list(entries)))
-    ]
-    return markdown(
-        ("verdict", "statements", "without a function", "without a test", "without a proof"), rows
-    )
 
 
 def judged():
@@ -81,7 +65,3 @@ def judged_cases():
 def _verdict(row):
     shown = f"**{row['verdict']}**" if row["verdict"] == "wrong" else row["verdict"]
     return shown + ("°" if row["scope"] == "outside" else "")
-
-
-def _found(links):
-    return links.functions, links.tests, links.proofs

@@ -46,6 +46,7 @@ def alphabet() -> dict[str, int]:
     return {char: number for number, char in enumerate(sorted(set(prose() + code())), 1)}
 
 
+@lru_cache(maxsize=4)
 def numbers(text: str) -> np.ndarray:
     """Return the numbers of a text's characters; one that neither corpus has is a space."""
     known = alphabet()

@@ -1,1 +1,1 @@
-"""The figures and tables of the theory pages: each module computes one from small networks, and draws it."""
+"""The figures of the theory pages: of chains, and of what small networks gave once."""

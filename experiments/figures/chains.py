@@ -1,21 +1,16 @@
-"""Figures of linear chains: the gaps of LAI and LLI and their bounds, and how similarities spread."""
+"""A figure of linear chains: the gaps of LAI and LLI and their bounds."""
 
 from typing import Any
 
 import numpy as np
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from scipy import optimize
 
 import lai_core as lai
 from experiments.figures import pictures
-from lai_core import assumptions, bounds, propagation
+from lai_core import assumptions, bounds
 
 DEPTH, WIDTH = 5, 16
 DECAYS = np.linspace(0.05, 1.0, 20)
-DEPTHS, RATES = range(2, 25), np.linspace(0.3, 1.0, 141)
-WIDTHS, BELOW = (8, 32, 128), range(1, 9)
-COSINE, DRAWS = 0.5, 4000
 CURVES = {
     "LAI's error": ("#3a8fd0", "-"),
     "LLI's error": ("#E69F00", "-"),
@@ -70,71 +65,4 @@ def draw_gaps() -> Figure:
     texts = {"xlabel": "decay rho of gradients per layer", "ylabel": "absolute difference from Ghost"}
     pictures.label(axes, **limits, **texts)
     pictures.legend(axes, loc="lower center", ncols=2)
-    return figure
-
-
-def nearer() -> np.ndarray:
-    """Return whether LAI is nearer to Ghost than LLI, a row a depth and a column a rate; from the gaps.
-
-    Similarities decay by rho^2 at each layer, and alpha is equal.
-    """
-    rows = []
-    for depth in DEPTHS:
-        powers = RATES[None, :] ** (2.0 * np.arange(depth - 1, -1, -1)[:, None])
-        alpha, beta = np.ones((depth, 1, len(RATES))), powers[:, None, :]
-        lai_gap = np.abs(bounds.gap(alpha, beta)).sum(0)
-        lli_gap = np.abs((alpha * beta)[:-1].sum(0)).sum(0)
-        rows.append(lai_gap < lli_gap)
-    return np.array(rows)
-
-
-def draw_nearer() -> Figure:
-    """Draw the region, and over it where half of the lower layers' similarity is left, by the theorem."""
-    figure, (axes,) = pictures.figure()
-    colors = ListedColormap(["#f2c879", "#9cc9ec"])
-    axes.pcolormesh(RATES, list(DEPTHS), nearer(), cmap=colors, alpha=1.0, rasterized=True)
-    axes.plot([threshold(depth) for depth in DEPTHS], list(DEPTHS), ".", color="#222222", ms=4)
-    for x, y, name in ((0.45, 12, "LLI"), (0.945, 4.0, "LAI")):
-        axes.text(x, y, f"{name} is nearer", color="#222222", weight="bold", ha="center")
-    pictures.label(axes, xlabel="decay rho of gradients per layer", ylabel="layers")
-    return figure
-
-
-def threshold(depth: int) -> float:
-    """Return the rho at which the mean of rho^2, ..., rho^(2 (depth - 1)) is 1/2."""
-    powers = 2 * np.arange(1, depth)
-    return float(optimize.brentq(lambda rho: np.mean(rho**powers) - 0.5, 0.0, 1.0))
-
-
-def spread(width: int) -> list[float]:
-    """Return the variance of beta over its squared mean, so many linear layers below the last."""
-    layer, start = propagation.RandomLayer.linear(width=width, variance=1.0 / width), np.array(1.0)
-    variances = (
-        propagation.random_weights_variance([layer] * depth, start, np.array(COSINE)) for depth in BELOW
-    )
-    return [float(variance) / COSINE**2 for variance in variances]
-
-
-def simulated_spread(width: int) -> list[float]:
-    """Return the same of drawn weights; the law of two images depends on the inner products alone."""
-    random = np.random.default_rng(width)
-    # W h for Gaussian W: rows are independent pairs with the covariance of (|z|^2, <z, j>, |j|^2) / width.
-    gram = np.tile(np.array([[1.0, COSINE], [COSINE, 1.0]]), (DRAWS, 1, 1))
-    found = []
-    for _ in BELOW:
-        root = np.linalg.cholesky(gram / width)
-        pairs = random.standard_normal((DRAWS, width, 2)) @ np.swapaxes(root, 1, 2)
-        gram = np.swapaxes(pairs, 1, 2) @ pairs
-        found.append(float(gram[:, 0, 1].var() / COSINE**2))
-    return found
-
-
-def draw_spread() -> Figure:
-    """Draw lines of the theory through points of the simulation."""
-    figure, (axes,) = pictures.figure()
-    for width, color in zip(WIDTHS, ("#D55E00", "#3a8fd0", "#009E73"), strict=True):
-        axes.plot(BELOW, spread(width), color=color, lw=1.8, label=f"width {width}")
-        axes.plot(BELOW, simulated_spread(width), "o", color=color, ms=4)
-    pictures.label(axes, yscale="log", xlabel="layers below the last", ylabel="variance / squared mean")
-    pictures.legend(axes)
     return figure

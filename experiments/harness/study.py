@@ -28,8 +28,8 @@ class Shown:
 
     name: str
     title: str
-    pictures: Callable[[dict[str, Any]], dict[str, Figure]]
-    """From a record to figures, by name."""
+    pictures: Callable[[dict[str, Any]], dict[str, Figure]] = lambda record: {}
+    """From a record to figures, by name; none where the table says it all."""
     null: str
     """The method that uses nothing; `oracle` knows what no user knows: no study without both."""
     oracle: str

@@ -38,26 +38,10 @@ def draw_gains(record: dict[str, Any]) -> dict[str, Figure]:
     return {"gains": figure}
 
 
-def draw_operations(record: dict[str, Any]) -> dict[str, Figure]:
-    """Draw operations over plain training's."""
-    figure, (axes,) = pictures.figure(height=3.2)
-    methods = record["methods"]
-    for shift, (network, method) in enumerate(zip(NETWORKS, ("Ghost", "LAI", "LLI"), strict=True)):
-        values = [of[f"{network}: operations"]["mean"] for of in methods.values()]
-        places = [at + 0.25 * (shift - 1) for at in range(len(methods))]
-        axes.barh(places, values, height=0.22, color=pictures.color_of(method), label=network)
-    axes.set_yticks(range(len(methods)), list(methods), fontsize=8)
-    axes.invert_yaxis()
-    pictures.label(axes, xlabel="operations of a step, in plain steps")
-    pictures.legend(axes)
-    return {"operations": figure}
-
-
 COST = Shown(
     name="cost",
     title="Cost",
     commit="6ea15c5f",
-    pictures=draw_operations,
     null="plain",
     oracle="half chosen for nothing",
     columns={f"{name}: {key}": f"{name}, {key}" for key in ("operations", "bytes") for name in NETWORKS},

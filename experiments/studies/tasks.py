@@ -1,7 +1,6 @@
 """What the methods train on: digits with flipped labels, pieces of text."""
 
 import copy
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -72,41 +71,24 @@ LENGTH, PIECES, RATE = 32, 32, 0.002
 """Characters of a piece, samples of a step on text, and the learning rate of fine-tuning."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """What is read first, `(symbols,)`; what is classified, `(n, LENGTH)`, with its right labels.
-
-    Symbols are numbered from 1; 0 is padding and what is hidden. Rows from `cut` on are not trained on.
-    """
-
-    read: np.ndarray
-    symbols: int
-    rows: np.ndarray
-    labels: np.ndarray
-    cut: int
-
-
 @lru_cache(maxsize=1)
-def read_sources() -> Text:
-    """Return Python's language reference, and pieces of the source of two of its modules, by characters."""
+def read_sources() -> tuple[np.ndarray, np.ndarray]:
+    """Return pieces `(n, LENGTH)` of the source of two modules, in turn, and of which of them each is."""
     parts = [prose.numbers(source) for source in prose.modules()[:2]]
     pieces = [part[: len(part) // LENGTH * LENGTH].reshape(-1, LENGTH) for part in parts]
     fewest = min(map(len, pieces))
-    rows = np.stack([each[:fewest] for each in pieces], axis=1).reshape(-1, LENGTH)  # in turn, in their order
-    labels = np.tile([0, 1], fewest)
-    return Text(prose.numbers(prose.prose()), len(prose.alphabet()), rows, labels, len(rows) * 6 // 10)
+    return np.stack([each[:fewest] for each in pieces], axis=1).reshape(-1, LENGTH), np.tile([0, 1], fewest)
 
 
 @lru_cache(maxsize=2)
 def pretrained(seed: int, steps: int) -> GPT:
-    """Return a GPT that has learnt to tell the next symbol."""
-    text, random = read_sources(), np.random.default_rng((seed, 5))
-    model = GPT(text.symbols + 1, LENGTH, seed=seed)
+    """Return a GPT that has learnt to tell the next character of Python's language reference."""
+    random = np.random.default_rng((seed, 5))
+    model = GPT(len(prose.alphabet()) + 1, LENGTH, seed=seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     weights = torch.full((PIECES,), 1.0 / PIECES)
     for _ in range(steps):
-        starts = random.integers(0, len(text.read) - LENGTH - 1, PIECES)
-        ids = torch.from_numpy(text.read[starts[:, None] + np.arange(LENGTH + 1)])
+        ids = torch.from_numpy(prose.windows(prose.prose(), PIECES, LENGTH + 1, random))
         descend(model, optimizer, (ids[:, :-1], ids[:, 1:].contiguous()), weights, next_loss)
     return model
 
@@ -124,10 +106,10 @@ def fine_tuning(
 
     The network has been `reading` for so many steps before.
     """
-    found, random = read_sources(), np.random.default_rng((seed, 7))
-    rows, labels = torch.from_numpy(found.rows), torch.from_numpy(found.labels)
-    early = random.permutation(found.cut)[:training]
-    late = found.cut + random.permutation(len(labels) - found.cut)[: 100 + testing]
+    random, (rows, labels) = np.random.default_rng((seed, 7)), map(torch.from_numpy, read_sources())
+    cut = len(labels) * 6 // 10  # what is trained on comes from before
+    early = random.permutation(cut)[:training]
+    late = cut + random.permutation(len(labels) - cut)[: 100 + testing]
     given = labels[early].clone()
     given[: round(share * len(given))] ^= 1  # the pieces are in random order
 

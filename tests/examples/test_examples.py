@@ -62,31 +62,20 @@ def lines_of(*program):
     return done.stdout.splitlines()
 
 
+# both as programs: datasets forks, which JAX's threads do not outlive, and Ray starts slowly
 @pytest.mark.slow
-def test_corpus_scores_ignore_process_count():
-    harmful, alike = lines_of(EXAMPLES / "score_corpus.py")  # it forks, which JAX's threads do not outlive
-    assert alike == "scores of 1 and 2 processes are the same"
+@pytest.mark.parametrize("name", ["score_corpus", pytest.param("ray_data", marks=pytest.mark.weekly)])
+def test_corpus_scores_ignore_process_count(name):
+    harmful, alike = lines_of(EXAMPLES / f"{name}.py")[-2:]
+    assert alike.endswith("are the same")
     assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
-
-
-@pytest.mark.weekly  # Ray starts slowly; lai_torch/test_scorer.py has pickled scorers
-def test_killed_ray_actors_lose_no_scores(tmp_path):
-    """Nothing is lost, nothing is there twice, and every number is that of one process."""
-    harmful, alike = lines_of("-m", "tests.examples.killed_actor", tmp_path)[-2:]
-    assert len(list(tmp_path.iterdir())) == 1  # the actor that was killed
-    assert alike == "tables of 1 process and 2 actors are the same"
-    assert int(harmful.split()[3].rstrip("%")) > 50  # of all, 36% have one
-
-
-def on_two_processes(*program):
-    """Return the lines that two processes print."""
-    return lines_of("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program)
 
 
 @pytest.mark.weekly
 def test_curators_add_no_compilations_when_sharded():
-    found = {}
-    for name, *figures in (line.split("\t") for line in on_two_processes(EXAMPLES / "torchtitan_style.py")):
+    two, found = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"), {}
+    for line in lines_of(*two, EXAMPLES / "torchtitan_style.py"):
+        name, *figures = line.split("\t")
         found[name] = {key: float(value) for key, value in map(str.split, figures)}
     assert found.keys() == {"plain", "keep_top", "keep_positive"}
     for row in found.values():
@@ -131,16 +120,13 @@ def test_curated_steps_never_hold_batch_logits(monkeypatch):
     assert curated < plain < whole
 
 
-def test_packed_streams_shard_and_resume():
+def test_packed_streams_are_sharded():
     stream = runpy.run_path(str(EXAMPLES / "torchtitan_style.py"))["PackedRows"]
     processes, alone = [stream(2, rank, 2, 0.4) for rank in range(2)], stream(2, 0, 1, 0.4)
     shares = zip(*map(next, processes), strict=True)
     wholes = zip(next(alone), next(alone), strict=True)
     for own, batches in zip(shares, wholes, strict=True):
         assert torch.equal(torch.stack(own, 1).flatten(0, 1), torch.cat(batches))
-    resumed = stream(0, 1, 2, 0.4)
-    resumed.load_state_dict(processes[0].state_dict())
-    assert all(map(torch.equal, next(resumed), next(processes[1])))
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ class Curation(Callback):
         Parameters
         ----------
         batches, groups
-            As for `Curator.weigh`.
+            As for `lai_torch.Weigher.weigh`.
 
         Returns
         -------
