@@ -412,7 +412,7 @@ class Curator(Weigher):
 
         `whole`: one uncompiled forward pass in the model's own mode for both, and the backward pass of
         the whole batch, weighted: 3, whatever is kept. For every estimator but `exact`, not with
-        BatchNorm in training mode.
+        BatchNorm in training mode. A batch of one sample that meets dropout is `kept`.
 
         `auto`: the faster of `kept` and `whole`, timed in turn on the first eight scored steps; `kept`
         where the model computes something else in training mode than in eval mode.
