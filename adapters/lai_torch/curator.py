@@ -81,8 +81,8 @@ class Weigher:
         How many steps train on everything first.
     refresh
         The validation set is traced again every so many curated steps; also where other parameters train
-        than at the last `step`, and in one process where others changed them since: by a checkpoint, or by
-        steps of a plain loop.
+        than before, and in one process where others changed them since the last `step`: by a checkpoint, or
+        by steps of a plain loop.
     validation_fraction
         The fraction of the validation set that each refresh draws, in (0, 1].
     generator
