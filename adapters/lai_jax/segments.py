@@ -42,8 +42,8 @@ def segment_scores(
     """Score the segments of a batch: documents of packed rows, turns of conversations.
 
     `lai`, `lli` and `ghost` score a segment as a sample of its own, which it is where no segment sees
-    another: outside of `jax.jit` that is tried on the batch, by other contents in some segments. `exact`
-    scores the losses of a segment's own positions, whatever they read.
+    another: outside of `jax.jit` that is tried on the batch, by other contents and targets in some segments.
+    `exact` scores the losses of a segment's own positions, whatever they read.
 
     Parameters
     ----------
@@ -110,6 +110,8 @@ def check_segments(
 ) -> None:
     """Raise if segments of a batch see one another: if a loss moves when others have other contents.
 
+    Targets move with their segment's contents.
+
     Parameters
     ----------
     apply, params, loss, training, segments
@@ -118,7 +120,7 @@ def check_segments(
     Raises
     ------
     ValueError
-        If a position's loss moves with the contents of another segment.
+        If a position's loss moves with the contents or the targets of another segment.
     """
     losses = losses_of(apply, loss, per_position=True)
     leaves, restored = split_leaves(params)
@@ -135,20 +137,20 @@ def check_segments(
     largest = float(jnp.max(jnp.where(finite, jnp.abs(usual), 0)))
     within = rounding_bound(float(jnp.finfo(usual.dtype).eps), largest)
     for moved, index in yield_replacements(segments):
-        found = losses(params, _exchange(training[0], index, segments), training[1])
+        found = losses(params, *_exchange(training, index, segments))
         apart = ~(jnp.abs(found - usual) <= within) & finite & ~moved
         if bool(apart.any()):
             row, place = np.argwhere(np.asarray(apart))[0].tolist()
             msg = (
                 f"segments: expected ones that do not see one another, got a loss at position {place} of row "
-                f"{row} that moves with another segment's contents; use block-diagonal attention, unpack the "
-                "rows, or score by 'exact'"
+                f"{row} that moves with another segment's contents or targets; use block-diagonal attention "
+                "and a loss that shifts within segments, unpack the rows, or score by 'exact'"
             )
             raise ValueError(msg)
 
 
-def _exchange(inputs: Any, index: jax.Array, segments: jax.Array) -> Any:
-    """Return inputs with the contents of other positions, `(n t,)`."""
+def _exchange(batch: Any, index: jax.Array, segments: jax.Array) -> tuple[Any, Any]:
+    """Return a batch with the contents and the targets of other positions, `(n t,)`."""
 
     def change(path: Any, leaf: Any) -> Any:
         if not is_array(leaf) or leaf.shape[:2] != segments.shape:
@@ -157,12 +159,12 @@ def _exchange(inputs: Any, index: jax.Array, segments: jax.Array) -> Any:
             return leaf
         return leaf.reshape(-1, *leaf.shape[2:])[index].reshape(leaf.shape)
 
-    found = jax.tree_util.tree_map_with_path(change, inputs)
-    if all(map(operator.is_, jax.tree.leaves(found), jax.tree.leaves(inputs))):
+    inputs, targets = (jax.tree_util.tree_map_with_path(change, side) for side in batch)
+    if all(map(operator.is_, jax.tree.leaves(inputs), jax.tree.leaves(batch[0]))):
         msg = (
             "inputs: expected an array of contents, to try whether segments see one another, of shape "
             f"({segments.shape[0]}, {segments.shape[1]}, ...) and without position, mask, seq, segment or "
             "length in its name, got none; rename it, or score by 'exact'"
         )
         raise ValueError(msg)
-    return found
+    return inputs, targets

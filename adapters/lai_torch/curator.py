@@ -81,8 +81,8 @@ class Weigher:
         How many steps train on everything first.
     refresh
         The validation set is traced again every so many curated steps; also where other parameters train
-        than at the last `step`, and in one process where others changed them since: by a checkpoint, or by
-        steps of a plain loop.
+        than before, and in one process where others changed them since the last `step`: by a checkpoint, or
+        by steps of a plain loop.
     validation_fraction
         The fraction of the validation set that each refresh draws, in (0, 1].
     generator
@@ -411,7 +411,7 @@ class Curator(Weigher):
 
         `whole`: one uncompiled forward pass in the model's own mode for both, and the backward pass of
         the whole batch, weighted: 3, whatever is kept. For every estimator but `exact`, not with
-        BatchNorm in training mode.
+        BatchNorm in training mode. A batch of one sample that meets dropout is `kept`.
 
         `auto`: the faster of `kept` and `whole`, timed in turn on the first eight scored steps; `kept`
         where the model computes something else in training mode than in eval mode.

@@ -238,7 +238,8 @@ class PerSampleNorms:
         Raises
         ------
         ValueError
-            As `per_sample_norms` does.
+            As `per_sample_norms` does; of one row where the model draws random numbers, as dropout does: its
+            norm is that of its gradient.
         """
         named = list_parameters(self._reader.model, self._reader.loss)  # an engine is named before it runs
         if any(hasattr(one, "device_mesh") for one in named.values()):

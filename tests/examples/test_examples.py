@@ -81,7 +81,7 @@ def test_curators_add_no_compilations_when_sharded():
     for row in found.values():
         assert row["graph_breaks"] == 0
         assert row["graphs"] <= row["shapes"]
-        assert row["logits"] == 1 / 8  # of all, at most, while scoring and while training
+        assert row["logits"] <= 3 / 16  # of all: a chunk of two rows is also run with one row more
     assert found["plain"]["graphs"] == found["keep_top"]["graphs"] == 1
     assert found["keep_top"]["noise"] < 0.8 * found["plain"]["noise"]
 

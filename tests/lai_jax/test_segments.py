@@ -84,3 +84,13 @@ def test_segment_checks_need_content_inputs(name):
     training = {name: TRAINING[0]["ids"], "ids": TRAINING[0]["ids"][:, :4]}, TRAINING[1]
     with pytest.raises(ValueError, match=r"^inputs: expected an array of contents, .* \(2, 5, \.\.\.\)"):
         lai_jax.check_segments(lambda p, **inputs: p["e"][inputs[name]], PARAMS, loss, training, SEGMENTS)
+
+
+@pytest.mark.parametrize(
+    "reads", [lambda t: jnp.roll(t, -1, 1), lambda t: t.sum(1, keepdims=True) % 5 + 0 * t]
+)
+def test_losses_reading_other_targets_are_refused(reads):
+    """As one that shifts by itself does, or divides by what the whole row has."""
+    segments = jnp.array([[0, 0, 0, 1, 1]])
+    with pytest.raises(ValueError, match="another segment's contents or targets"):
+        lai_jax.check_segments(apart, PARAMS, lambda o, t: loss(o, reads(t)), batch(1, segments), segments)

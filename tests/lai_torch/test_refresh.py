@@ -40,6 +40,20 @@ def test_changed_parameters_are_summed_anew():
     assert curator.step(*batch).age == 1
 
 
+@pytest.mark.parametrize("trains", [True, False])
+def test_own_loops_see_thawed_layers(trains):
+    """Whose steps are not seen; where the same parameters train, the summary stays."""
+    validation, batch, model = data(5), data(7), network()
+    first = next(model.parameters()).requires_grad_(not trains)
+    weigher = lai_torch.Weigher(model, LOSS, validation, refresh=10)
+    assert [weigher.weigh([batch])[1].age for _ in range(2)] == [0, 1]
+    first.requires_grad_(trains)
+    report = weigher.weigh([batch])[1]
+    assert report.age == 0
+    torch.testing.assert_close(report.scores, curated(model, validation).score(*batch)[1].scores)
+    assert weigher.weigh([batch])[1].age == 1
+
+
 def test_samples_in_a_list_are_collated():
     (inputs, targets), batch, model = data(5), data(7), network()
     expected = curated(model, (inputs, targets)).score(*batch)[1].scores

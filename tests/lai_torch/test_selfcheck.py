@@ -85,6 +85,18 @@ def test_norms_of_the_training_pass():
             torch._foreach_sub_(parameters, gradient, alpha=0.1)
 
 
+def test_single_drawn_rows_have_no_norm():
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 20), nn.Dropout(0.5), nn.Linear(20, 3)).double()
+    norms = lai_torch.PerSampleNorms(model, LOSS)
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match="expected two rows or more where a pass draws"):
+        norms.forward(*support.data(1))
+    model.eval()
+    losses, found = norms.forward(*support.data(1))
+    losses.sum().backward()
+    torch.testing.assert_close(found[0], nn.utils.get_total_norm([one.grad for one in model.parameters()]))
+
+
 def train_wrapped(rank):
     """Train wrapped, with a buffer that forward passes broadcast; a batch is short on one process."""
     torch.manual_seed(0)

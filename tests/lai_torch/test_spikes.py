@@ -80,6 +80,15 @@ def test_a_spikes_row_is_written(tmp_path, parts, options):
     assert f"training saw {line['norm']:.3g}" in str(found)
 
 
+def test_one_row_has_its_own_masks():
+    """Two rows, as which one is read, draw others in the second dropout."""
+    model = nn.Sequential(nn.Dropout(0.3), *network(drop=0.3))
+    monitor = lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(warmup=10))
+    ((_, found),) = run(model, monitor, parts=N, plant=lying)
+    assert found.named == (ROW,)
+    assert found.total_norm == pytest.approx(found.trained_norm * N, rel=1e-9)
+
+
 def test_spoilt_running_statistics_hide_no_row():
     model = network(norm=lambda: nn.BatchNorm1d(8))
     monitor = lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(warmup=10))

@@ -212,3 +212,11 @@ def test_auto_keeps_to_eval_scores(part):
     model, given = chain(part), batch(9, 2, 6)
     curator = curated(model, given, policy=ALL, backward="auto")
     assert [curator.step(*given).backward for _ in range(10)] == ["kept"] * 10
+
+
+def test_one_row_that_draws_is_kept():
+    """What it draws beside a copy of itself is not what trains."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 20), nn.Dropout(0.5), nn.Linear(20, 3)).double()
+    curator = curated(model, data(9), policy=ALL, backward="whole")
+    assert [curator.step(*data(n)).backward for n in (4, 1, 2)] == ["whole", "kept", "whole"]

@@ -183,23 +183,23 @@ class Scoring:
             samples = int(self._group.totals(samples)[0])
         if self._given is not None:
             return state
+        trains = tuple(one.requires_grad for one in list_parameters(self._engine.model).values())
         elsewhere = state.versions is not None and state.versions != self.read_versions()
-        old = elsewhere or state.served >= self._every
+        old = elsewhere or state.trains not in {None, trains} or state.served >= self._every
         if state.side is None or old or not self.scorer.fits(state.side):
             state = self._make(state, min(samples, self.scorer.chunk or samples))
-        return replace(state, served=state.served + 1)
+        return replace(state, served=state.served + 1, trains=trains)
 
-    def read_versions(self) -> tuple[tuple[int, bool], ...] | None:
+    def read_versions(self) -> tuple[int, ...] | None:
         """Return the versions of the parameters, by which it shows that a later step finds others.
 
-        A side that is not old yet is made again where others changed them since, by a checkpoint, by steps
-        of a plain loop or by thawing one. Several processes have to make it together, and know alone of what
-        trains that it is the same on each.
+        A side that is not old yet is made again where others changed them since, by a checkpoint or by steps
+        of a plain loop. Several processes have to make it together, and know alone of what trains that it is
+        the same on each.
         """
-        if self._given is not None:
+        if self._given is not None or self._group.size > 1:
             return None
-        held, alone = list_parameters(self._engine.model).values(), self._group.size == 1
-        return tuple((alone and parameter._version, parameter.requires_grad) for parameter in held)
+        return tuple(parameter._version for parameter in list_parameters(self._engine.model).values())
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""

@@ -49,11 +49,12 @@ class CuratorState:
     # The batches whose gradients wait in `.grad` for the optimizer, and how many of them kept a sample.
     batches: int = 0
     contributions: int = 0
-    # of the parameters, and whether each trains, where the curator itself left them
-    versions: tuple[tuple[int, bool], ...] | None = None
+    # of the parameters, where the curator itself left them
+    versions: tuple[int, ...] | None = None
+    trains: tuple[bool, ...] | None = None  # whether each parameter did when a batch was scored last
 
 
-LIVE = {"batches", "contributions", "versions"}
+LIVE = {"batches", "contributions", "versions", "trains"}
 """Fields that hold of `.grad` and of the parameters as they are in memory: a resumed run begins them anew."""
 
 KINDS: dict[str, Any] = {

@@ -100,6 +100,10 @@ class NotFiniteError(ValueError):
     """Rows that are not finite can look like coupled ones, and hide others that are."""
 
 
+class DrawnError(CoupledError):
+    """One row draws other random numbers than beside a copy of itself."""
+
+
 class Reader:
     """Reads the graphs of one model's batches, and remembers what was proved of them.
 
@@ -140,15 +144,22 @@ class Reader:
             self._plans.clear()
         self.routed, self.left = routed, left
 
-    def record(self, batch: tuple[Any, Any]) -> Recording:
-        """Run model and loss on a batch, leave nothing behind, and read the pass."""
+    def record(self, batch: tuple[Any, Any], *, redraws: bool | None = None) -> Recording:
+        """Run model and loss on a batch, leave nothing behind, and read the pass.
+
+        One row is read beside a copy of itself, with what two rows draw, if the pass `redraws` for it; None:
+        where records are to hold for other batches.
+        """
+        if redraws is None:
+            redraws = self.exchanged
         batch = usable(batch)
         samples = count(*batch)
         alone = samples == 1
+        one = batch
         if alone:  # which axis holds the samples is seen of two
             with torch.inference_mode(mode=False):
                 batch = rows(batch, torch.zeros(2, dtype=torch.long, device="cpu"), samples)
-        with preserve(self.model, self.loss, hooks=True), skip_checkpoints():
+        with preserve(self.model, self.loss, hooks=True) as streams, skip_checkpoints():
             versions = self._count_writes()
             losses = check_losses(losses_of(self.model, self.loss, batch), max(samples, 2))
             for name, version in self._count_writes().items():
@@ -159,6 +170,9 @@ class Reader:
                     )
                     raise ValueError(msg)
             recording = self.read(batch, losses, alike=alone)
+            if alone and not redraws and streams.has_moved():
+                streams.restore()
+                _check_drawn(check_losses(losses_of(self.model, self.loss, one), 1), losses)
         if not alone:
             return recording
         whole: list[Any] = [*recording.trace.layers, *(one.record for one in recording.readouts)]
@@ -171,7 +185,9 @@ class Reader:
         """Run model, or its wrapper that is `trained`, and loss as training does, and read that pass."""
         batch = usable(batch)
         samples = count(*batch)
-        alone = self.record(batch) if samples == 1 else None  # first: a graph may keep what a pass writes
+        alone = None
+        if samples == 1:  # first: a graph may keep what a pass writes
+            alone = self.record(batch, redraws=False)
         if trained is None:
             trained = self.model
         with disable_compilation(), allow_repeated_grad(), torch.enable_grad():
@@ -670,3 +686,14 @@ def _build_hook_error(name: str) -> ValueError:
         f"model: a hook changes the gradient of {name!r}, a parameter of the last layer, which LAI and LLI "
         "read without hooks; remove it, or use estimator 'exact'"
     )
+
+
+def _check_drawn(losses: Tensor, beside: Tensor) -> None:
+    """Raise unless one row has the loss that it has beside a copy of itself, where both passes draw."""
+    if not are_close(losses, beside[:1], eps=walk(beside).coarsest()):
+        msg = (
+            "inputs: expected two rows or more where a pass draws random numbers, as dropout does, got one, "
+            "which draws others than beside a copy of itself, by which it is read; the norm of its gradient "
+            "is that of the batch's"
+        )
+        raise DrawnError(msg)

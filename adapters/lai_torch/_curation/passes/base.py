@@ -17,7 +17,7 @@ from lai_torch._curation.estimators import Scorer, Tracer
 from lai_torch._curation.readings import Batch, Reading, chunks
 from lai_torch._curation.weigh import Weighed
 from lai_torch._graph.prove import are_close
-from lai_torch._graph.record import NotFiniteError
+from lai_torch._graph.record import DrawnError, NotFiniteError
 from lai_torch._model.batch import call, check_auxiliary, check_losses, rows, tensors
 from lai_torch._model.function import losses_of
 from lai_torch._model.precision import float8_linear
@@ -221,7 +221,7 @@ class WholePass:
         check_precision(batch[0], "whole")
         try:
             trace, losses = self.tracer.trace(batch, live=True)
-        except NotFiniteError:
+        except (NotFiniteError, DrawnError):
             return self.kept.forward(batch, side)
         if self.tracer.every_layer and not bool(torch.isfinite(losses).all()):
             return self.kept.forward(batch, side)
