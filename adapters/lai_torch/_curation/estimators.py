@@ -243,7 +243,7 @@ class Tracer:
 
     def trace(self, batch: Batch, *, live: bool = False) -> tuple[Any, Tensor]:
         """Return the trace of a batch, and the losses; on the graph of a training step if `live`."""
-        record: Callable[[Batch], Recording] = self.reader.record
+        record: Any = self.reader.record
         if live:
             record = self.reader.record_live
         with lower_precision(self.model, self.autocast):
