@@ -11,6 +11,7 @@ from lai_core._adapters import check_batch, check_choice
 from lai_core.estimators.gates import GateTrace as GateTrace
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import Reader
+from lai_torch._graph.unlike import record_alike
 from lai_torch._model.batch import Loss
 from lai_torch._model.preserve import run_alone
 from lai_torch._model.valid import Valid
@@ -253,6 +254,7 @@ class PerSampleNorms:
         return found.losses, lai.self_influence(found.trace, "ghost").sqrt()
 
 
+@run_alone
 def per_sample_inner_products(model: nn.Module, loss: Loss, first: Any, second: Any) -> Tensor:
     """Compute the inner products of the per-sample gradients of two batches, over all trainable parameters.
 
@@ -288,9 +290,11 @@ def per_sample_inner_products(model: nn.Module, loss: Loss, first: Any, second: 
     """
     for role, batch in (("first", first), ("second", second)):
         check_batch(role, batch)
-    left = trace(model, loss, *first, gradients="all")
-    right = left if second is first else trace(model, loss, *second, gradients="all")
-    return lai.ghost_kernel(left, right)
+    batches = (first,) if second is first else (first, second)
+    found = record_alike(Reader(model, loss, every=True), *batches)
+    for one in found:
+        check_explained(one.plan.unexplained)
+    return lai.ghost_kernel(found[0].trace, found[-1].trace)
 
 
 def check_explained(unexplained: Mapping[str, str]) -> None:

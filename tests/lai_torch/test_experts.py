@@ -9,6 +9,7 @@ import lai_core as lai
 from tests.lai_torch.support import LOSS, by_autograd, curated, drawn, labels, randn
 from tests.support.torch_modules import Part, held, holding
 from tests.support.torch_programs import TIMES, WIDTH, program
+from tests.support.workloads.torch_oracle import per_sample_gradients
 from tests.support.workloads.torch_parts import next_token
 from tests.support.workloads.transformer_models import language_model, transformer
 
@@ -149,6 +150,13 @@ def test_idle_experts_of_a_part():
     model, validation = routed().double(), drawn(7, 99)
     with pytest.raises(ValueError, match=r"chunk: expected the same layers.*'2.parts.1.left.weight'"):
         curated(model, validation, estimator=lai_torch.LAI(chunk=1)).step(*drawn(2, 1))
+
+
+def test_products_of_batches_with_other_experts():
+    model, sides = routed().double(), (drawn(7, 99), drawn(1, 0))
+    rows = [per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides]
+    found = lai_torch.per_sample_inner_products(model, LOSS, *sides)
+    torch.testing.assert_close(found, rows[0] @ rows[1].T)
 
 
 def test_batches_without_last_layers_are_refused():

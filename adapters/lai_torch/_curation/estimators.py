@@ -37,11 +37,11 @@ from lai_torch._curation.readings import (
 )
 from lai_torch._curation.sketch import sketch
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.unlike import UnlikeError, check_unlike
 from lai_torch._exact.optimizer_step import check_optimizer, take_step
 from lai_torch._exact.prover import Prover
 from lai_torch._graph.gates import read_gates
 from lai_torch._graph.record import NotFiniteError, Reader
+from lai_torch._graph.unlike import UnlikeError, check_unlike
 from lai_torch._model.batch import Loss, check_losses, count, rows
 from lai_torch._model.function import Function, UnusableError, finite_gradient, losses_of
 from lai_torch._model.precision import lower_precision

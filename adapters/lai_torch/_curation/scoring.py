@@ -17,8 +17,8 @@ from lai_torch._curation.passes.synchronised import SynchronisedPass
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.readings import Batch, Itself, Scored
 from lai_torch._curation.state import CuratorState, ValidationSide
-from lai_torch._curation.unlike import UnlikeError
 from lai_torch._curation.validation import Validation, move_to_model, select_keys
+from lai_torch._graph.unlike import UnlikeError
 from lai_torch._model.batch import count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import use_eval_mode

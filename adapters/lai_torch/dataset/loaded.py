@@ -21,8 +21,8 @@ from lai_torch._curation.checks import check_summary
 from lai_torch._curation.estimators import make_scorer
 from lai_torch._curation.readings import chunks
 from lai_torch._curation.state import CuratorState, ValidationSide, pack, unpack
-from lai_torch._curation.unlike import UnlikeError
 from lai_torch._curation.validation import make_generator
+from lai_torch._graph.unlike import UnlikeError
 from lai_torch._model.batch import Loss, count, map_tensors, rows
 from lai_torch._model.preserve import run_alone, use_eval_mode
 from lai_torch.dataset.identity import tensors_of

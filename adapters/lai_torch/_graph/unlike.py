@@ -7,9 +7,9 @@ no sample reaches has none, and a layer that runs until it is done has as many a
 from collections import defaultdict
 from typing import Any
 
-from lai_core.records.compatible import Layouts
+from lai_core.records.compatible import Layouts, layouts
 from lai_torch._graph.assemble import TRANSPOSED
-from lai_torch._graph.record import Reader
+from lai_torch._graph.record import Reader, Recording
 
 
 class UnlikeError(ValueError):
@@ -41,6 +41,20 @@ def check_unlike(reader: Reader, summed: Layouts, found: Layouts) -> None:
     if unread:
         reader.recall(reader.routed, reader.left.union(unread))
         raise UnlikeError
+
+
+def record_alike(reader: Reader, *batches: tuple[Any, Any]) -> list[Recording]:
+    """Read batches, again where one has other records than the first, until all have the same."""
+    while True:
+        found = [reader.record(batch) for batch in batches]
+        first, *others = (layouts(one.trace, "all") for one in found)
+        try:
+            for other in others:
+                if other != first:
+                    check_unlike(reader, first, other)
+        except UnlikeError:
+            continue
+        return found
 
 
 def _group_layouts(found: Layouts) -> defaultdict[str, list[Any]]:
