@@ -93,3 +93,5 @@ def test_gated_layers_count_active_units(width):
     layer = RandomLayer.gated(width=width, variance=1.0, each=0.5, both=0.3)
     found = layer.active_pairs, layer.both_active, layer.both_active_squared
     np.testing.assert_allclose(found, expected)
+    every = RandomLayer.gated(width=width, variance=1.0, each=1.0, both=1.0)
+    assert RandomLayer.linear(width=width, variance=1.0) == every
