@@ -48,6 +48,5 @@ def check(app, exception):
 
 
 def setup(app):
-    """Look when everything is written."""
     app.connect("build-finished", check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -29,7 +29,6 @@ class Computed(SphinxDirective):
     option_spec: ClassVar = {"alt": directives.unchanged_required}
 
     def run(self):
-        """Parse a text; draw figures."""
         where, *arguments = self.arguments
         module, _, function = where.partition(":")
         with matplotlib.rc_context(fname=STYLE):
@@ -55,7 +54,6 @@ class Computed(SphinxDirective):
 
 
 def setup(app):
-    """Register the directive; draw without a display."""
     matplotlib.use("agg")
     app.add_directive("computed", Computed)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -59,6 +59,5 @@ def write(app, exception):
 
 
 def setup(app):
-    """Write the data at the end."""
     app.connect("build-finished", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

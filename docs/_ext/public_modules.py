@@ -40,7 +40,6 @@ class Exported(SphinxDirective):
     option_spec: ClassVar = {"without": str.split}
 
     def run(self):
-        """Write the groups and parse them."""
         package = self.arguments[0]
         names = ledger.exported_names(_source(package)) - set(self.options.get("without", ()))
         groups = [line.split(":", 1) for line in self.content if line.strip()]
@@ -93,7 +92,6 @@ def by_public_name(app, env, node, contnode):
 
 
 def setup(app):
-    """Register the directive, and look at docstrings before napoleon does."""
     app.add_directive("exported", Exported)
     app.connect("autodoc-process-docstring", plain_property, priority=1)
     app.connect("autodoc-skip-member", skip_default)

@@ -62,7 +62,6 @@ def fill_cache(app):
 
 
 def setup(app):
-    """Fill the cache before a page is read."""
     app.connect("builder-inited", fill_cache)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 

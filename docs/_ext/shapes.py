@@ -98,6 +98,5 @@ def show_shapes(app, what, name, obj, options, lines):
 
 
 def setup(app):
-    """Look at docstrings after napoleon."""
     app.connect("autodoc-process-docstring", show_shapes, priority=800)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -50,6 +50,5 @@ def _coq_names(text):
 
 
 def setup(app):
-    """Add the pages to those that come from documents."""
     app.connect("html-collect-pages", source_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

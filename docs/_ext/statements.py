@@ -74,7 +74,6 @@ class Verdict(SphinxDirective):
     has_content = True
 
     def run(self):
-        """Make the nodes."""
         slug = self.arguments[0]
         known = known_of(self.env)
         if slug not in known.entries:
@@ -179,7 +178,6 @@ class StatementRole(SphinxRole):
     """A link to a statement, by its title."""
 
     def run(self):
-        """Make the nodes."""
         if self.text not in known_of(self.env).entries:
             message = self.inliner.reporter.error(f"unknown slug {self.text!r}", line=self.lineno)
             return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
@@ -190,7 +188,6 @@ class EvidenceRole(SphinxRole):
     """Links to the tests and proofs of statements, separated by commas."""
 
     def run(self):
-        """Make the nodes."""
         known = known_of(self.env)
         found = []
         for slug in self.text.split(","):
@@ -264,7 +261,6 @@ def outdated(app, env, added, changed, removed):
 
 
 def setup(app):
-    """Register directive, roles and the late step."""
     app.add_node(source_link)
     app.add_directive("verdict", Verdict)
     app.add_role("statement", StatementRole())
