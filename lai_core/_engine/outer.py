@@ -44,12 +44,10 @@ class OuterGradient(ParameterGradient):
 
     @property
     def positions(self) -> int:
-        """How many positions each sample has."""
         return int(self.rows.shape[1])
 
     @property
     def height(self) -> int:
-        """How many rows the matrix has."""
         return int(self.rows.shape[2])
 
     @property

@@ -42,7 +42,6 @@ class ReadoutMetric:
 
 
 def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
-    """Return the gradients of all traced parameters, uses of one parameter together."""
     return _collect(trace.layers, work)
 
 
@@ -127,7 +126,6 @@ def _scale_axis(work: Workspace, values: Array, scale: Array) -> Array:
 
 
 def kernel(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, "n_val n_train"]:
-    """Return the inner products of every validation with every training sample, over all parameters."""
     return _sum_parts([inner_products(*pair, work) for pair in pairs(validation, training)])
 
 

@@ -65,7 +65,6 @@ def open_scorer(estimator: str, policy: Any, valid: Any, **options: Any) -> Scor
 
 
 def check_carried(estimator: str, sketch: Any, layer_weights: Any) -> None:
-    """Raise unless an estimator can use a sketch and layer weights, where there are any."""
     if sketch is not None and not callable(sketch):
         msg = f"sketch: expected what lai_jax.draw_sketch returned, got {type(sketch).__name__}"
         raise TypeError(msg)

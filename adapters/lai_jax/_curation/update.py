@@ -54,7 +54,6 @@ def sees_losses(policy: Callable[..., Any]) -> bool:
 
 
 def takes(policy: Callable[..., Any], name: str) -> bool:
-    """Whether a policy can be called with an argument of a name."""
     known = inspect.signature(policy).parameters.values()
     return any(one.name == name or one.kind is inspect.Parameter.VAR_KEYWORD for one in known)
 

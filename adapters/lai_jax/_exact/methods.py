@@ -20,7 +20,6 @@ _OWN_REVERSE = names("custom_vjp_call custom_transpose_call linear_call custom_l
 
 
 def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
-    """Push the direction forward, through all samples at once."""
     return jax.jvp(drop_outside(lambda values: losses(values, batch)), (at,), (direction,))
 
 

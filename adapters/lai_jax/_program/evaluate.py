@@ -29,7 +29,6 @@ class Wanted(NamedTuple):
 
 
 def apply_equation(eqn: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Run one equation on other arguments."""
     if hasattr(eqn, "run"):  # a `MappedEquation`
         return list(eqn.run(*arguments))
     params = eqn.primitive.get_bind_params(eqn.params)
@@ -136,7 +135,6 @@ def zero_perturbations(uses: Sequence[Use]) -> dict[int, jax.Array]:
 
 
 def _find_inside(operation: Operation, perturbations: Perturbations) -> dict[int, jax.Array]:
-    """Return the perturbations of uses inside an operation's bodies."""
     uses = [use.number for body in operation.bodies for use in body.uses()]
     return {number: perturbations[number] for number in uses if number in perturbations}
 

@@ -78,7 +78,6 @@ class Reader:
         self.program = Program()
 
     def nest(self, loop: tuple[int, bool] | None = None, branch: int = 0) -> "Reader":
-        """Return a reader for a body inside the equation at hand."""
         loops = self.loops if loop is None else (*self.loops, loop)
         return Reader(self.reading, loops, (*self.path, branch))
 
@@ -104,7 +103,6 @@ class Reader:
         return slot
 
     def whole(self, closed: Any, values: Sequence[Value]) -> Program:
-        """Read a closed jaxpr whose inputs are as `values` say."""
         slots = [self.slot(value) for value in values]
         self.program.inputs = slots
         self.program.outputs = self.inline(closed.jaxpr, closed.consts, slots)

@@ -83,7 +83,6 @@ class View:
         return any(size > 1 and stride == 0 for size, stride in pairs)
 
     def overlaps(self, other: "View") -> bool:
-        """Whether two views of single iterations have an entry in common."""
         return self.leaf == other.leaf and bool(np.shares_memory(self.cells, other.cells))
 
 

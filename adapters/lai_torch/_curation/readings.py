@@ -62,7 +62,6 @@ def build_not_finite_error() -> UnusableError:
 
 
 def chunks(batch: Batch, size: int) -> Iterator[Batch]:
-    """Cut a batch into consecutive parts of at most `size` rows."""
     samples = count(*batch)
     if samples <= size:
         yield batch

@@ -501,7 +501,6 @@ def _weigh(record: Any, weights: Tensor) -> Any:
 
 
 def norm(gradient: Tensor | None) -> float:
-    """Return the root of the sum of squares."""
     if gradient is None:
         return 0.0
     real = view_real(densify(gradient.detach()))

@@ -189,7 +189,6 @@ def finite_gradient(
 
 
 def densify(gradient: Tensor) -> Tensor:
-    """Return a gradient as a dense one."""
     if gradient.is_nested:
         return gradient.values() if gradient.layout == torch.jagged else gradient.to_padded_tensor(0.0)
     return gradient.to_dense()  # as it is where it is dense

@@ -202,7 +202,6 @@ def _collect(root: nn.Module) -> Held:
 
 
 def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:
-    """Return the modules of a model, and those of a loss that is one."""
     return collect_held(model, loss).modules
 
 

@@ -180,13 +180,11 @@ class Mixing:
             self.sources.add(scores, torch.nan_to_num(sources, nan=-1.0))
 
     def shares(self) -> dict[str, float]:
-        """Return the weights, as a trainer logs them."""
         mixture = self.sources.mixture
         names = mixture.names or range(len(mixture.weights))
         return {f"curation/share/{name}": one for name, one in zip(names, mixture.weights, strict=True)}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds."""
         sampler = None
         if self.sampler is not None:
             sampler = self.sampler.state_dict(batches=self.drawn)

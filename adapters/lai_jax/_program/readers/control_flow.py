@@ -135,7 +135,6 @@ def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
 
 
 def read_remat(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
-    """Read a body that is recomputed in the backward pass."""
     program = reader.nest().whole(close_jaxpr(eqn.params["jaxpr"]), values)
     return reader.emit(
         eqn, slots, [_leave_body(program.values[slot]) for slot in program.outputs], bodies=(program,)
