@@ -12,14 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import lai_core as lai
 from lai_jax._curation.estimators import Scored, score_parts
-from lai_jax._curation.meshes import (
-    Spread,
-    automatic,
-    check_sharding,
-    check_whole_batch,
-    explicit_sharding,
-    specs_of,
-)
+from lai_jax._curation.meshes import Spread, automatic, explicit_sharding, specs_of
 from lai_jax._curation.moments import Moment
 from lai_jax._curation.options import (
     EstimatorName,
@@ -34,14 +27,7 @@ from lai_jax._curation.update import step_once, weigh
 from lai_jax._recording.recorders import Valid
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[
-        *("scores", "weights", "losses", "loss", "kept", "skipped", "second_moment"),
-        *("parts", "sizes"),
-    ],
-    meta_fields=[],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Report:
     """What one step did; a pytree.
@@ -211,18 +197,16 @@ def curated_update(
     >>> print(report.weights)
     [0.5 0.5 0. ]
     """
-    check_update(tx, rows)
+    check_update(tx, rows, sharding)
     options = {"decay": decay, "exponent": exponent, "scale_inputs": scale_inputs, "last": last}
     scorer = open_scorer(estimator, policy, valid, **options)
-    check_sharding(sharding)
 
     def step(
         params: Any, opt_state: Any, summary: Any, inputs: Any, targets: Any, second_moment: Any = None
     ) -> tuple[Any, Any, Report]:
         check_taken(estimator, second_moment=second_moment)
         given = params, opt_state, summary, inputs, targets, second_moment
-        check_whole_batch("curated_update")
-        lies = explicit_sharding((inputs, targets))
+        lies = explicit_sharding("curated_update", (inputs, targets))
         if lies is None:
             return run(Spread(sharding), *given)
         parts = open_side(estimator, summary).parts is not None
@@ -305,8 +289,7 @@ def score(
     """
     options = {"decay": decay, "exponent": exponent, "scale_inputs": scale_inputs, "last": last}
     scorer = open_scorer(estimator, policy, valid, **options, second_moment=second_moment)
-    check_whole_batch("score")
-    lies = explicit_sharding((inputs, targets))
+    lies = explicit_sharding("score", (inputs, targets))
 
     def run(spread: Spread, params: Any, summary: Any, inputs: Any, targets: Any, moment: Any) -> Report:
         problem = Problem(apply, params, loss, last, valid, spread)

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 import lai_core as lai
 from lai_core._adapters import are_cheaper, fit_weights, layer_parts, make_weight_error, width_of
 from lai_core.estimators.catalogue import find_estimator
-from lai_jax._curation.meshes import automatic, check_whole_batch, explicit_sharding
+from lai_jax._curation.meshes import automatic, explicit_sharding
 from lai_jax._curation.options import (
     EstimatorName,
     check_carried,
@@ -103,8 +103,7 @@ def summarize(
     check_counts(calibration=calibration, chunk=chunk, parts=parts)
     check_taken(estimator, positions=positions, calibration=calibration, last=last)
     check_targets(inputs, targets)
-    check_whole_batch("summarize")
-    lies = explicit_sharding((inputs, targets))
+    lies = explicit_sharding("summarize", (inputs, targets))
 
     def run(params: Any, inputs: Any, targets: Any) -> Validation:
         problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)

@@ -9,7 +9,7 @@ Needs the extra `dataset`.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -154,7 +154,18 @@ def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.
         raise FileNotFoundError(msg)
     run = json.loads((folder / RUN).read_text())
     tables = [_read_table(folder, name, run) for name in run["checkpoints"] or [""]]
-    return _rank(_average(tables)) if average else pa.concat_tables(map(_rank, tables))
+    if not average:
+        return pa.concat_tables(map(_rank, tables))
+    # the means over the checkpoints, a standard error as if all were of one sample set
+    first = tables[0]
+    if "checkpoint" in first.column_names:
+        first = first.drop_columns("checkpoint")
+    means = {
+        field.name: np.mean([table[field.name].to_numpy() for table in tables], axis=0)
+        for field in first.schema
+        if pa.types.is_floating(field.type)
+    }
+    return _rank(pa.table({name: means.get(name, first[name]) for name in first.column_names}))
 
 
 def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Table:
@@ -182,16 +193,3 @@ def _rank(table: pa.Table) -> pa.Table:
     scores = pc.if_else(pc.is_nan(table["score"]), None, table["score"])
     ranks = pc.rank(scores, sort_keys="ascending", tiebreaker="min")
     return table.append_column("rank", pc.if_else(pc.is_null(scores), None, pc.cast(ranks, pa.int64())))
-
-
-def _average(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return each sample's means over the checkpoints; a standard error as if all were of one sample set."""
-    first = tables[0]
-    if "checkpoint" in first.column_names:
-        first = first.drop_columns("checkpoint")
-    means = {
-        field.name: np.mean([table[field.name].to_numpy() for table in tables], axis=0)
-        for field in first.schema
-        if pa.types.is_floating(field.type)
-    }
-    return pa.table({name: means.get(name, first[name]) for name in first.column_names})

@@ -140,7 +140,14 @@ class LAI(_Traced):
         """Score by the readouts, sketched as the validation side is."""
         sketch, trace = validation.sketch, recorded.trace
         trace = trace if sketch is None else sketch(trace)
-        _check_width(validation, trace)
+        got, outputs = _width(validation.side), _width(trace)
+        if got != outputs:
+            step = "does not sketch" if sketch is None else f"sketches to {sketch.width}"
+            msg = (
+                f"summary: output gradients have width {got}, the step's {outputs} (the step {step}); pass "
+                "the object that lai_jax.summarize(..., sketch=...) returned, which carries its sketch"
+            )
+            raise ValueError(msg)
         scores = lai.lai_scores(
             validation.side, trace, positions=validation.positions, layer_weights=validation.layer_weights
         )
@@ -241,20 +248,6 @@ def _check_trains(read: Sequence[PlannedRecord], reading: str) -> None:
             "train"
         )
         raise ValueError(msg)
-
-
-def _check_width(validation: Validation, trace: lai.Trace) -> None:
-    """Raise unless both sides have output gradients of one width, sketched or not."""
-    got, outputs = _width(validation.side), _width(trace)
-    if got == outputs:
-        return
-    sketch = validation.sketch
-    step = "does not sketch" if sketch is None else f"sketches to {sketch.width}"
-    msg = (
-        f"summary: output gradients have width {got}, the step's {outputs} (the step {step}); pass the "
-        "object that lai_jax.summarize(..., sketch=...) returned, which carries its sketch"
-    )
-    raise ValueError(msg)
 
 
 def _width(side: Any) -> int:

@@ -15,7 +15,7 @@ from lai_jax._curation.meshes import Spread
 from lai_jax._program.errors import UnexplainedError, place
 from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.leaves import replace_leaves
-from lai_jax._program.model import Model, reader_of
+from lai_jax._program.model import Model, know_inputs, reader_of
 from lai_jax._program.program import Operation, Program, Use, Value
 from lai_jax._program.rules.axes import SCATTERS
 from lai_jax._program.rules.primitives import RECOMPUTED
@@ -79,14 +79,7 @@ def _read_residuals(model: Model, last: Use | None, moving: Sequence[jax.Array])
         return jax.tree.leaves(run_back(model, last, moving, data)[1])
 
     closed = jax.make_jaxpr(residuals)(list(moving), list(model.data))
-    known = [
-        Value(
-            tuple(atom.aval.shape),
-            atom.aval.dtype,
-            SampleAxis(0, model.samples) if index >= len(moving) and atom.aval.shape else None,
-        )
-        for index, atom in enumerate(closed.jaxpr.invars)
-    ]
+    known = know_inputs(closed, len(moving), (), model.samples)
     try:
         return reader_of(differentiated=False).whole(closed, known)
     except UnexplainedError as error:

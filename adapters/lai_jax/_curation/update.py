@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from lai_jax._curation.estimators import Scored
 from lai_jax._curation.meshes import lay_like
-from lai_jax._curation.rows import best, count_of
+from lai_jax._curation.rows import best
 from lai_jax._program.leaves import check_finite, find_floating, real_leaves, replace_leaves
 
 
@@ -23,9 +23,13 @@ def weigh(
     """
     seen, chosen = scored.scores, None
     if rows is not None:
-        chosen, seen = best(seen, count_of(rows, seen.shape[0]))
+        chosen, seen = best(seen, rows)
     left_out = jnp.isnan(seen)
-    more: dict[str, Any] = {"losses": scored.losses} if sees_losses(policy) else {}
+    more: dict[str, Any] = {}
+    # by name alone, and not where the policy has been given them
+    known = policy.keywords if isinstance(policy, functools.partial) else {}
+    if "losses" in inspect.signature(policy).parameters and "losses" not in known:
+        more["losses"] = scored.losses
     if scored.parts is not None:
         if not takes(policy, "sizes"):
             msg = (
@@ -45,12 +49,6 @@ def weigh(
         )
         raise TypeError(msg)
     return jnp.where(left_out, 0.0, weights), chosen
-
-
-def sees_losses(policy: Callable[..., Any]) -> bool:
-    """Whether a policy names `losses` among its arguments, and has not been given them."""
-    given = policy.keywords if isinstance(policy, functools.partial) else {}
-    return "losses" in inspect.signature(policy).parameters and "losses" not in given
 
 
 def takes(policy: Callable[..., Any], name: str) -> bool:

@@ -14,7 +14,7 @@ import jax
 from lai_jax._exact.methods import Batch, Leaves, Losses, method_for, sample_by_sample
 from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.losses import arrays_of, batch_size
-from lai_jax._program.model import datum, parameter, reader_of
+from lai_jax._program.model import know_inputs, reader_of
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._program.trial import Losses as FlatLosses
 from lai_jax._program.trial import keep_apart
@@ -59,9 +59,7 @@ def _follow(losses: FlatLosses, at: Leaves, arrays: Leaves) -> bool:
     """Whether the program shows that every sample's loss is its own."""
     closed = jax.make_jaxpr(losses)(at, arrays)
     own = SampleAxis(0, batch_size(arrays))
-    variables = closed.jaxpr.invars
-    known = [parameter(i, variable.aval, trainable=True) for i, variable in enumerate(variables[: len(at)])]
-    known += [datum(variable.aval, own.samples) for variable in variables[len(at) :]]
+    known = know_inputs(closed, len(at), range(len(at)), own.samples)
     try:
         program = reader_of().whole(closed, known)
     except UnexplainedError:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -31,26 +31,21 @@ _WRITTEN = frozenset(names("new_ref mutable_array freeze get swap addupdate"))
 EquationReader = Callable[["Reader", Any, list[int], list[Value]], list[int]]
 
 
+@dataclass(eq=False)
 class Reading:
     """What one reading shares between the programs nested in one another."""
 
-    def __init__(
-        self,
-        readers: Mapping[str, EquationReader],
-        differentiated: bool = True,
-        partial: bool = False,
-    ) -> None:
-        # By primitive, how to read loops, branches and functions with a derivative rule of their own. They
-        # need the reader themselves, so they are handed in: `model.reader_of` knows them all.
-        self.readers = readers
-        self.partial = partial  # leave out parameters that cannot be followed, rather than raise
-        self.left_out: dict[int, str] = {}
-        self.differentiated = differentiated  # derivative rules matter: not where a program is a derivative
-        self.captured: dict[int, View] = {}  # of arrays, whose leaf numbers are negative
-        self.shapes: dict[int, tuple[int, ...]] = {}  # of the leaves
-        self.held: list[Any] = []  # programs that were made for this reading
-        self.uses: dict[tuple[Any, ...], Use] = {}
-        self.summed: set[tuple[Use, str]] = set()  # see `Model.summed`
+    # By primitive, how to read loops, branches and functions with a derivative rule of their own. They
+    # need the reader themselves, so they are handed in: `model.reader_of` knows them all.
+    readers: Mapping[str, EquationReader]
+    differentiated: bool = True  # derivative rules matter: not where a program is a derivative
+    partial: bool = False  # leave out parameters that cannot be followed, rather than raise
+    left_out: dict[int, str] = field(default_factory=dict)
+    captured: dict[int, View] = field(default_factory=dict)  # of arrays, whose leaf numbers are negative
+    shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)  # of the leaves
+    held: list[Any] = field(default_factory=list)  # programs that were made for this reading
+    uses: dict[tuple[Any, ...], Use] = field(default_factory=dict)
+    summed: set[tuple[Use, str]] = field(default_factory=set)  # see `Model.summed`
 
     def size(self, value: Value) -> int:
         """Return how many numbers the largest leaf holds that a value of the parameters depends on."""
@@ -63,19 +58,14 @@ class Reading:
         return use.kind == "copy" and 0 < own < max(wide, default=0)
 
 
+@dataclass(eq=False)
 class Reader:
     """Reads one jaxpr, and what it calls, into one `Program`."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        loops: tuple[tuple[int, bool], ...] = (),
-        path: tuple[int, ...] = (),
-    ) -> None:
-        self.reading = reading
-        self.loops = loops
-        self.path = path
-        self.program = Program()
+    reading: Reading
+    loops: tuple[tuple[int, bool], ...] = ()
+    path: tuple[int, ...] = ()
+    program: Program = field(default_factory=Program)
 
     def nest(self, loop: tuple[int, bool] | None = None, branch: int = 0) -> "Reader":
         loops = self.loops if loop is None else (*self.loops, loop)
@@ -119,9 +109,8 @@ class Reader:
             return names[atom]
 
         for eqn in find_needed(jaxpr):
-            if (
-                eqn.primitive.name in _WRITTEN
-            ):  # what is written to it is no output, and not found to be needed
+            # what is written to an array is no output, and not found to be needed
+            if eqn.primitive.name in _WRITTEN:
                 raise unknown(eqn, "an array that is written to; use x.at[...], which returns another one")
             outputs = self.equation(eqn, [slot_of(atom) for atom in eqn.invars])
             names |= dict(zip(eqn.outvars, outputs, strict=True))

@@ -187,18 +187,14 @@ def _equal(first: Any, second: Any, within: float, beside: float) -> bool:
 
 def _match_sums(first: list[Any], second: list[Any], eps: float, count: float) -> bool:
     """Whether two gradients agree but for the roundings of a sum; and on what is not finite."""
-    pairs = [
-        (np.asarray(one, np.float64), np.asarray(other, np.float64))
-        for one, other in zip(first, second, strict=True)
-    ]
-    kept = [np.isfinite(one) for one, _ in pairs]
-    norm = np.linalg.norm
-    blocks = [
-        Block(float(norm((one - other)[finite])), float(norm(one[finite])), eps)
-        for (one, other), finite in zip(pairs, kept, strict=True)
-    ]
-    alike = (not np.isfinite(other[~finite]).any() for (_, other), finite in zip(pairs, kept, strict=True))
-    return all(alike) and all(sums_agree(blocks, count))
+    blocks, norm = [], np.linalg.norm
+    for pair in zip(first, second, strict=True):
+        one, other = (np.asarray(each, np.float64) for each in pair)
+        finite = np.isfinite(one)
+        if np.isfinite(other[~finite]).any():
+            return False
+        blocks.append(Block(float(norm((one - other)[finite])), float(norm(one[finite])), eps))
+    return all(sums_agree(blocks, count))
 
 
 def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0, whole: Sequence[int] = (0, 1)) -> Any:

@@ -69,7 +69,20 @@ def _layer_before(slot: int, makers: dict[int, Operation], counts: Counter[int])
     if operation is None or counts[slot] != 1:
         return None
     if operation.use is not None and operation.use.is_layer:
-        return operation.use, features_of(operation.use)
+        # which feature each entry of the output is, as a view of all features
+        use = operation.use
+        shape, params = use.output.shape, use.eqn.params
+        if use.kind == "convolution":
+            places: tuple[int, ...] = (params["dimension_numbers"].out_spec[1],)
+        else:
+            contract, batch = params["dimension_numbers"]
+            groups = len(batch[use.parameter])
+            rank = len(use.eqn.invars[use.parameter].aval.shape)
+            own = rank - groups - len(contract[use.parameter])
+            first = groups if use.parameter == 0 else len(shape) - own
+            places = (*range(groups), *range(first, first + own))
+        sizes = [shape[axis] if axis in places else 1 for axis in range(len(shape))]
+        return use, View(0, np.broadcast_to(np.empty(sizes, np.int8), shape))
     if len(operation.inputs) != 1:
         return None
     before = _layer_before(operation.inputs[0], makers, counts)
@@ -77,23 +90,6 @@ def _layer_before(slot: int, makers: dict[int, Operation], counts: Counter[int])
         return None
     view = rearrange(operation.eqn, before[1])
     return None if view is None else (before[0], view)
-
-
-def features_of(use: Use) -> View:
-    """Return which feature each entry of a layer's output is, as a view of all features."""
-    shape, params = use.output.shape, use.eqn.params
-    if use.kind == "convolution":
-        places: tuple[int, ...] = (params["dimension_numbers"].out_spec[1],)
-    else:
-        contract, batch = params["dimension_numbers"]
-        groups = len(batch[use.parameter])
-        rank = len(use.eqn.invars[use.parameter].aval.shape)
-        own = rank - groups - len(contract[use.parameter])
-        first = groups if use.parameter == 0 else len(shape) - own
-        places = (*range(groups), *range(first, first + own))
-    sizes = [shape[axis] if axis in places else 1 for axis in range(len(shape))]
-    cells = np.empty(sizes, np.int8)
-    return View(0, np.broadcast_to(cells, shape))
 
 
 def _adds_by_feature(layer: tuple[Use, View], bias: Use, operation: Operation) -> bool:

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 
 from lai_core._adapters import GRADIENT_BUDGET
 from lai_jax._program.errors import INSTEAD, UnexplainedError
-from lai_jax._program.model import Model, final_layers, find_reaching_layers
+from lai_jax._program.model import Model, find_reaching_layers
 from lai_jax._program.program import Use
 from lai_jax._program.views import View
-from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
+from lai_jax._recording.arrays import Matrix, has_positions, matrix_of
 from lai_jax._recording.biases import add_biases, bias_uses
 from lai_jax._recording.planned import Iteration, PlannedRecord
 
@@ -179,7 +179,11 @@ def _find_last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[U
             msg = f"last: expected the name of one layer, one of {sorted(set(names))}, got {last!r}"
             raise ValueError(msg)
         return chosen[0], None
-    final = final_layers(model.program)
+    # those whose outputs reach the losses through no other layer
+    program = model.program
+    reached = program.values[program.outputs[0]].layers
+    followed = frozenset[Use]().union(*(use.before for use in find_reaching_layers(program)))
+    final = [use for use in program.uses() if use in reached and use not in followed]
     if not final:
         return layers[-1], (
             "apply: the last layer is in a scan whose next iteration uses its output, so that there is no "
@@ -225,9 +229,20 @@ def is_plain(use: Use) -> bool:
     """Whether the gradient of what a use multiplies with has the factors of one of the kinds of records."""
     if jnp.issubdtype(use.output.dtype, jnp.complexfloating):
         return False  # of an outer product of complex numbers a real parameter's gradient is the real part
-    if use.kind == "gather":
-        return is_table(use)
-    return use.kind == "dense" or is_plain_convolution(use)
+    params, samples = use.eqn.params, use.samples_in
+    if use.kind == "gather":  # of whole rows of a table by one index
+        numbers = params["dimension_numbers"]
+        return bool(
+            tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
+            and not numbers.operand_batching_dims
+            and tuple(params["slice_sizes"][1:]) == tuple(use.operand.shape[1:])
+        )
+    return use.kind == "dense" or bool(
+        use.eqn.invars[use.data].aval.shape[samples.axis] == samples.samples  # one map a sample
+        and all(step == 1 for step in params["lhs_dilation"])
+        and all(min(pair) >= 0 for pair in params["padding"])
+        and len(params["window_strides"]) > 0
+    )
 
 
 def _place(use: Use, view: View) -> Any:

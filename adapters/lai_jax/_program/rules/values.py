@@ -31,17 +31,10 @@ def read_unbatched(eqn: Any, values: Sequence[Value]) -> list[Value]:
     for index, variable in enumerate(eqn.outvars):
         known = None if folded is None else folded[index]
         shape, dtype = tuple(variable.aval.shape), variable.aval.dtype
-        inexact = jnp.issubdtype(dtype, jnp.inexact)
-        found.append(
-            Value(
-                shape,
-                dtype,
-                leaves=leaves if inexact else frozenset(),
-                view=view if inexact and index == 0 else None,
-                flat=flat,
-                known=known,
-            )
-        )
+        value = Value(shape, dtype, flat=flat, known=known)
+        if jnp.issubdtype(dtype, jnp.inexact):
+            value = replace(value, leaves=leaves, view=view if index == 0 else None)
+        found.append(value)
     return found
 
 
