@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import lai_core as lai
 from lai_jax._curation.estimators import Scored, score_parts
-from lai_jax._curation.meshes import Spread, automatic, explicit_sharding, specs_of
+from lai_jax._curation.meshes import Spread, automatic, explicit_sharding
 from lai_jax._curation.moments import Moment
 from lai_jax._curation.options import (
     EstimatorName,
@@ -25,6 +25,7 @@ from lai_jax._curation.options import (
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import step_once, weigh
 from lai_jax._recording.recorders import Valid
+from lai_jax.validation import Validation
 
 
 @jax.tree_util.register_dataclass
@@ -209,19 +210,12 @@ def curated_update(
         lies = explicit_sharding("curated_update", (inputs, targets))
         if lies is None:
             return run(Spread(sharding), *given)
-        parts = open_side(estimator, summary).parts is not None
-        outputs = specs_of(params), specs_of(opt_state), _specs(lies.spec[:1], second_moment, parts=parts)
+        placed = jax.tree.map(lambda leaf: jax.typeof(leaf).sharding.spec, (params, opt_state))
+        outputs = *placed, _specs(lies, second_moment, open_side(estimator, summary))
         return automatic(functools.partial(run, Spread(lies)), given, lies, outputs)
 
-    def run(
-        spread: Spread,
-        params: Any,
-        opt_state: Any,
-        summary: Any,
-        inputs: Any,
-        targets: Any,
-        second_moment: Any,
-    ) -> tuple[Any, Any, Report]:
+    def run(spread: Spread, *given: Any) -> tuple[Any, Any, Report]:
+        params, opt_state, summary, inputs, targets, second_moment = given
         problem = Problem(apply, params, loss, last, valid, spread)
         recorded, back = scorer.forward(problem, (inputs, targets))
         moment = Moment(second_moment, decay, exponent, scale_inputs)
@@ -304,17 +298,17 @@ def score(
     if lies is None:
         report = run(Spread(None), *given)
     else:
-        parts = open_side(estimator, summary).parts is not None
-        outputs = _specs(lies.spec[:1], second_moment, parts=parts)
+        outputs = _specs(lies, second_moment, open_side(estimator, summary))
         report = automatic(functools.partial(run, Spread(lies)), given, lies, outputs)
     return report.weights, report
 
 
-def _specs(rows: Any, second_moment: Any, *, parts: bool) -> Any:
+def _specs(lies: NamedSharding, second_moment: Any, side: Validation) -> Any:
     """Return how a report lies on a mesh: what there is of each sample as the batch, all else everywhere."""
-    each, everywhere = PartitionSpec(*rows), PartitionSpec()
+    rows, everywhere = lies.spec[:1], PartitionSpec()
+    each = PartitionSpec(*rows)
     moment = None if second_moment is None else everywhere
-    by_part, sizes = (PartitionSpec(None, *rows), everywhere) if parts else (None, None)
+    by_part, sizes = (None, None) if side.parts is None else (PartitionSpec(None, *rows), everywhere)
     return Report(each, each, each, everywhere, everywhere, everywhere, moment, by_part, sizes)  # type: ignore[arg-type]
 
 

@@ -107,11 +107,10 @@ def summarize(
 
     def run(params: Any, inputs: Any, targets: Any) -> Validation:
         problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)
+        how = Validation(None, sketch, positions=positions)
 
         def side_of(part: Any, counted: Any) -> Any:
-            return find_scorer(estimator).side(
-                problem, part, counted, Validation(None, sketch, positions=positions)
-            )
+            return find_scorer(estimator).side(problem, part, counted, how)
 
         if parts is not None:
             side = _sum_parts(side_of, batch, parts)
@@ -203,6 +202,5 @@ def _fit_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, si
     for planned, record in layers:
         if planned.materialised:
             raise make_weight_error(planned.name)
-        trains = not planned.use.frozen
-        parts.append(layer_parts(record, layers[-1][1], positions, trains=trains))
+        parts.append(layer_parts(record, layers[-1][1], positions, trains=not planned.use.frozen))
     return fit_weights(parts, counted)

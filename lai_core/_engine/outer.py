@@ -52,7 +52,6 @@ class OuterGradient(ParameterGradient):
 
     @property
     def widest(self) -> int:
-        """How many columns the widest block has."""
         return max(self._widths)
 
     @property
@@ -301,7 +300,6 @@ class OuterGradient(ParameterGradient):
         return self.factor_entries() + 3 * self.positions * self.height
 
     def _chunk(self, entries: int, work: Workspace) -> int:
-        """How many samples fit the budget, at `entries` numbers each."""
         return work.fit(entries, self.samples, "one sample's positions")
 
     def join(self, others: Sequence[ParameterGradient], work: Workspace) -> "OuterGradient | None":

@@ -142,7 +142,6 @@ def diagonal(validation: Gradients, training: Gradients, work: Workspace) -> Flo
 def pairs(
     validation: Gradients, training: Gradients
 ) -> Iterator[tuple[ParameterGradient, ParameterGradient]]:
-    """Yield each validation use of a parameter with each training use of it: all cross terms."""
     for parameter, uses in training.items():
         yield from product(validation[parameter], uses)
 
@@ -177,7 +176,6 @@ def _sum_parts(parts: Sequence[Array]) -> Array:
 
 
 def make_unseen_error(role: str) -> ValueError:
-    """Build the error of a trace of which the estimator sees no parameter."""
     return ValueError(
         f"{role}: expected a record with parameters of its own, got ReadoutTrace records alone: of these "
         "Ghost sees nothing, nor LLI of one that is last"

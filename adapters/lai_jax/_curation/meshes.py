@@ -59,17 +59,12 @@ def explicit_sharding(name: str, tree: Any) -> Any:
     return None
 
 
-def specs_of(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.typeof(leaf).sharding.spec, tree)
-
-
 def lay_like(old: jax.Array, new: jax.Array) -> jax.Array:
     """Return an array that lies on the devices as the one does whose place it takes.
 
     On automatic axes XLA is free to lay a result out as what was multiplied to get it.
     """
-    placed: jax.Array = shard_alike(old, new)[1]
-    return placed
+    return shard_alike(old, new)[1]
 
 
 def automatic(function: Callable[..., Any], given: Sequence[Any], sharding: Any, outputs: Any) -> Any:

@@ -78,5 +78,4 @@ class MixtureBatches(ShuffledDraws):
         return np.array(self._next())
 
     def _shuffle(self, members: np.ndarray, seed: int) -> list[int]:
-        found: list[int] = np.random.Generator(np.random.Philox(seed)).permutation(members).tolist()
-        return found
+        return np.random.Generator(np.random.Philox(seed)).permutation(members).tolist()

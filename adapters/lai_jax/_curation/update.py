@@ -26,12 +26,14 @@ def weigh(
         chosen, seen = best(seen, rows)
     left_out = jnp.isnan(seen)
     more: dict[str, Any] = {}
+    arguments = inspect.signature(policy).parameters
     # by name alone, and not where the policy has been given them
     known = policy.keywords if isinstance(policy, functools.partial) else {}
-    if "losses" in inspect.signature(policy).parameters and "losses" not in known:
+    if "losses" in arguments and "losses" not in known:
         more["losses"] = scored.losses
     if scored.parts is not None:
-        if not takes(policy, "sizes"):
+        kinds = {each.kind for each in arguments.values()}
+        if "sizes" not in arguments and inspect.Parameter.VAR_KEYWORD not in kinds:
             msg = (
                 "policy: expected one that takes sizes=, as lai_core.drop_harmful, since the validation set "
                 f"was summarized in parts, got {getattr(policy, '__name__', policy)!s}"
@@ -49,11 +51,6 @@ def weigh(
         )
         raise TypeError(msg)
     return jnp.where(left_out, 0.0, weights), chosen
-
-
-def takes(policy: Callable[..., Any], name: str) -> bool:
-    known = inspect.signature(policy).parameters.values()
-    return any(one.name == name or one.kind is inspect.Parameter.VAR_KEYWORD for one in known)
 
 
 def step_once(

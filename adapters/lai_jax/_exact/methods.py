@@ -45,13 +45,12 @@ def _inner(left: Leaves, right: Leaves) -> jax.Array:
 def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
     """Return forward mode, or one gradient a sample where a function brings a reverse rule of its own."""
     program = jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr
-    if any(eqn.primitive.name in _OWN_REVERSE or _claims_symmetry(eqn) for eqn in walk_equations(program)):
-        return sample_by_sample
+    for eqn in walk_equations(program):
+        if eqn.primitive.name in _OWN_REVERSE:
+            return sample_by_sample
+        if eqn.primitive.name == "custom_linear_solve":
+            # that a matrix is symmetric, as may be said of it, reverse mode alone relies on
+            solvers = eqn.params["jaxprs"]
+            if solvers.vecmat is solvers.matvec:
+                return sample_by_sample
     return forward_mode
-
-
-def _claims_symmetry(eqn: Any) -> bool:
-    """Whether a linear solve is said to be of a symmetric matrix: reverse mode alone relies on that."""
-    if eqn.primitive.name != "custom_linear_solve":
-        return False
-    return eqn.params["jaxprs"].vecmat is eqn.params["jaxprs"].matvec

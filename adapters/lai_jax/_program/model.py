@@ -82,9 +82,9 @@ def read(
     known = know_inputs(closed, len(leaves), trainable, samples)
     shapes = {leaf: tuple(jnp.shape(leaves[leaf])) for leaf in trainable}
 
-    def model(reader: Reader, closed: Any, values: Sequence[Value], *, mapped: bool = False) -> Model:
+    def model(reader: Reader, closed: Any, *, mapped: bool = False) -> Model:
         reader.reading.shapes = shapes
-        program = reader.whole(closed, values)
+        program = reader.whole(closed, known)
         if not program.values[program.outputs[0]].batched:
             msg = (
                 "loss: expected losses that depend on inputs or targets, got the same numbers for every batch"
@@ -95,7 +95,7 @@ def read(
         return Model(*given)
 
     try:
-        found = model(reader_of(), closed, known)
+        found = model(reader_of(), closed)
         # a program of two rows is not always that of one
         if real > 1 or keep_apart(flat, trainable, leaves, arrays):
             return found
@@ -108,9 +108,9 @@ def read(
         refusal = error
     single = _read_single(flat, leaves, arrays)
     if single is not None and keep_apart(flat, trainable, leaves, arrays):
-        return model(SampleReader(reader_of().reading, samples), single, known, mapped=True)
+        return model(SampleReader(reader_of().reading, samples), single, mapped=True)
     if partial:
-        return model(reader_of(partial=True), closed, known)
+        return model(reader_of(partial=True), closed)
     raise refusal
 
 
@@ -128,7 +128,6 @@ def _read_single(losses: Losses, leaves: Sequence[Any], arrays: Sequence[Any]) -
 
 
 def reader_of(*, differentiated: bool = True, partial: bool = False) -> Reader:
-    """Return a reader of programs that knows loops, branches and custom derivative rules."""
     return Reader(Reading({**_control.READERS, **_custom.READERS}, differentiated, partial))
 
 

@@ -25,7 +25,7 @@ _REFUSED = {
     "ragged_dot_general": "a ragged product",
     "while": "a loop of unknown length; use lax.scan, or lax.fori_loop with fixed bounds",
 }
-_WRITTEN = frozenset(names("new_ref mutable_array freeze get swap addupdate"))
+_WRITTEN = names("new_ref mutable_array freeze get swap addupdate")
 
 
 EquationReader = Callable[["Reader", Any, list[int], list[Value]], list[int]]
@@ -154,18 +154,15 @@ class Reader:
     def emit(self, eqn: Any, slots: Sequence[int], outputs: Sequence[Value], **extra: Any) -> list[int]:
         """Append an operation; return the slots of its outputs."""
         stops = eqn.primitive.name == "stop_gradient"
-        made = tuple(
-            self.slot(replace(value, layers=frozenset(), scaled=frozenset()))
-            if stops or not jnp.issubdtype(value.dtype, jnp.inexact)  # no gradient goes back from there
-            else self.slot(value)
-            for value in outputs
-        )
-        batched = any(value.batched for value in outputs) or any(
-            self.program.values[slot].batched for slot in slots
-        )
-        operation = Operation(eqn, tuple(slots), made, batched=batched, loops=self.loops, **extra)
+        batched = any(value.batched for value in (*outputs, *(self.program.values[slot] for slot in slots)))
+        made = []
+        for value in outputs:
+            if stops or not jnp.issubdtype(value.dtype, jnp.inexact):  # no gradient goes back from there
+                value = replace(value, layers=frozenset(), scaled=frozenset())
+            made.append(self.slot(value))
+        operation = Operation(eqn, tuple(slots), tuple(made), batched=batched, loops=self.loops, **extra)
         self.program.operations.append(operation)
-        return list(made)
+        return made
 
     def touch(self, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
         """Read a primitive operation with a batched input."""
@@ -201,14 +198,11 @@ class Reader:
             layers = found.summed
         columns = join_columns(eqn, values)
         outputs = []
+        by_place = eqn.primitive.name in ("device_put", "optimization_barrier")  # an output for each input
         for position, variable in enumerate(eqn.outvars):
-            own: SampleAxis | None = samples
-            if eqn.primitive.name in ("device_put", "optimization_barrier"):
-                own = values[position].sample_axis
-            shape = tuple(variable.aval.shape)
-            outputs.append(
-                Value(shape, variable.aval.dtype, own, columns=columns, layers=layers, scaled=found.scaled)
-            )
+            own = values[position].sample_axis if by_place else samples
+            value = Value(tuple(variable.aval.shape), variable.aval.dtype, own, layers=layers)
+            outputs.append(replace(value, columns=columns, scaled=found.scaled))
         counted = row_column(eqn, values) if eqn.primitive.name == "gather" else None
         return self.emit(eqn, slots, outputs, use=use, copies=copies, row_column=counted)
 
@@ -225,10 +219,8 @@ class Reader:
             if operand.leaves:
                 raise unknown(eqn, "a convolution of a parameter with a kernel that depends on the sample")
             return None
-        if kind == "gather" and parameter == 1:
-            return None
         frozen = not operand.leaves
-        if frozen and (operand.view is None or kind == "gather"):
+        if (frozen and operand.view is None) or (kind == "gather" and (frozen or parameter == 1)):
             return None
         if kind == "dense" and values[data].where.axis in eqn.params["dimension_numbers"][1][data]:
             return None  # a parameter repeated for every sample: there are copies of it

@@ -108,8 +108,7 @@ def _hold_numbers(losses: Losses) -> Losses:
     def call(values: Sequence[Any], arrays: Sequence[Any]) -> jax.Array:
         closed, given = jax.make_jaxpr(losses)(values, arrays), [*values, *arrays]
         held = [_positive(own, place) for place, own in enumerate(closed.consts, len(given))]
-        found: jax.Array = jax.core.eval_jaxpr(closed.jaxpr, held, *given)[0]
-        return found
+        return jax.core.eval_jaxpr(closed.jaxpr, held, *given)[0]
 
     return call
 
@@ -204,8 +203,7 @@ def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0, whole: Seque
     draw = np.random.default_rng([leaf.size, *seed])  # the check's own values
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         own = jax.random.key(int(draw.integers(2**31)), impl=jax.random.key_impl(leaf))
-        keys = jax.random.split(own, leaf.size)
-        return keys.reshape(leaf.shape)
+        return jax.random.split(own, leaf.size).reshape(leaf.shape)
     if jnp.issubdtype(leaf.dtype, jnp.inexact):
         return jnp.asarray(scale * draw.standard_normal(leaf.shape), leaf.dtype)
     return jnp.asarray(draw.choice(whole, leaf.shape), leaf.dtype)

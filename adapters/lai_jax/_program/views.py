@@ -90,13 +90,10 @@ def match_views(left: View | None, right: View | None) -> bool:
     """Whether two views hold the same entries in the same arrangement."""
     if left is None or right is None:
         return left is right
-    return (
-        left.leaf == right.leaf
-        and left.offset == right.offset
-        and left.cells.shape == right.cells.shape
-        and left.cells.strides == right.cells.strides
-        and left.loops == right.loops
+    one, other = (
+        (view.leaf, view.offset, view.cells.shape, view.cells.strides, view.loops) for view in (left, right)
     )
+    return one == other
 
 
 def _root(cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -58,8 +58,16 @@ def bias_uses(program: Program) -> dict[Use, Use]:
         if operation.eqn.primitive.name == "add" and len(operation.copies) == 1:
             ((position, bias),) = operation.copies.items()
             layer = _layer_before(operation.inputs[1 - position], makers, counts)
-            if layer is not None and _adds_by_feature(layer, bias, operation):
-                found[layer[0]] = bias
+            view, shape = bias.operand.view, tuple(operation.eqn.outvars[0].aval.shape)
+            if layer is None or view is None or len(view.cells.shape) != len(shape):
+                continue
+            use, features = layer
+            if features.cells.shape != shape:
+                continue
+            cells = np.broadcast_to(view.cells, shape)
+            strides = zip(features.cells.strides, cells.strides, shape, strict=True)
+            if all(feature == own for feature, own, size in strides if size > 1):
+                found[use] = bias
     return found
 
 
@@ -90,13 +98,3 @@ def _layer_before(slot: int, makers: dict[int, Operation], counts: Counter[int])
         return None
     view = rearrange(operation.eqn, before[1])
     return None if view is None else (before[0], view)
-
-
-def _adds_by_feature(layer: tuple[Use, View], bias: Use, operation: Operation) -> bool:
-    view = bias.operand.view
-    shape = tuple(operation.eqn.outvars[0].aval.shape)
-    if view is None or len(view.cells.shape) != len(shape) or layer[1].cells.shape != shape:
-        return False
-    cells = np.broadcast_to(view.cells, shape)
-    strides = zip(layer[1].cells.strides, cells.strides, shape, strict=True)
-    return all(feature == own for feature, own, size in strides if size > 1)

@@ -104,9 +104,3 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
         raise make_chain_error(link.after.name, what)
     (gates,) = vjp(jnp.ones_like(values))
     return samples.split(gates).reshape((model.samples, -1))[: model.real]
-
-
-def matrix_above(link: Link, slots: Mapping[int, Any]) -> jax.Array:
-    axes = product_axes(link.after.use)
-    weight = jnp.transpose(slots[link.weight], (*axes.weight_outputs, *axes.weight_inputs))
-    return weight.reshape((-1, weight.shape[-1]))

@@ -133,9 +133,9 @@ def use_name(model: Model, use: Use) -> str:
 def _order(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[PlannedRecord], str | None]:
     """Return the records in order, and why the last of them is not the last layer, if it is not."""
     layers = [use for use in uses if use.is_layer]
+    tables = [use for use in uses if use.kind == "gather"]
     if not layers:
         none = "apply: expected at least one product of a parameter with the inputs (a layer), got none"
-        tables = [use for use in uses if use.kind == "gather"]
         return [each for use in tables for each in _records(model, use, merged=False)], none
     final, unread = _find_last(model, layers, last)
     if final.loops and unread is None and not _is_invariant(final):
@@ -144,7 +144,6 @@ def _order(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[Pl
             "in each iteration, so that there is no single last one; unroll the scan, or apply the last "
             "layer after it"
         )
-    tables = [use for use in uses if use.kind == "gather"]
     records: list[PlannedRecord] = []
     # Of frozen layers the last one alone is read: LAI stands for Ghost over what trains.
     for use in [*tables, *(use for use in layers if use is not final and not use.frozen), final]:
@@ -190,11 +189,10 @@ def _find_last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[U
             "single last layer; unroll the scan, or apply a last layer after it"
         )
     found = sorted({use_name(model, use) for use in final})
-    several = f"apply: expected one last layer, found several: {found}; pass last=NAME"
-    if all(use.is_layer for use in final):
-        return (final[0], None) if len(final) == 1 else (layers[-1], several)
+    if len(final) == 1 and final[0].is_layer:
+        return final[0], None
     if any(use.is_layer for use in final):
-        return layers[-1], several
+        return layers[-1], f"apply: expected one last layer, found several: {found}; pass last=NAME"
     return layers[-1], (
         f"apply: the losses depend on {found[0]!r}, whose products with the samples are summed, without "
         "another layer behind it: LAI and LLI read no such layer, and would take an earlier one for the "

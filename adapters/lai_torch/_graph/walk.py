@@ -33,7 +33,6 @@ class Graph:
 
     @property
     def samples(self) -> int:
-        """How many losses there are."""
         return int(self.losses.shape[0])
 
     def shape(self, edge: Edge) -> torch.Size:

@@ -87,7 +87,6 @@ class Function:
         return trainable
 
     def point(self) -> Point:
-        """Return a copy of the parameters as they are."""
         return {name: parameter.detach().clone() for name, parameter in self.parameters().items()}
 
     @contextmanager

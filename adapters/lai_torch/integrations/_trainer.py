@@ -198,11 +198,9 @@ class ResumedSampler(Sampler[int]):
         self.sampler, self.trained = sampler, trained
 
     def __len__(self) -> int:
-        """Return the number of samples of an epoch."""
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[int]:
-        """Yield indices to the end of the epoch."""
         trained, self.trained = self.trained, 0
         yield from itertools.repeat(0, trained)
         yield from self.sampler

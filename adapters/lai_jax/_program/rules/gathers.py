@@ -101,7 +101,6 @@ def gather_aligned(eqn: Any, data: jax.Array, indices: jax.Array, column: int, a
         rest,
         aligned,
         params["slice_sizes"],
-        unique_indices=False,
         mode=params["mode"],
         fill_value=params["fill_value"],
     )
