@@ -57,7 +57,6 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def warn_of_old_name(old: str, new: str) -> None:
-    """Say which name took the place of an old one."""
     warnings.warn(
         f"{old} is called {new} now; the old name goes with the next release",
         DeprecationWarning,
@@ -385,7 +384,6 @@ class Draws:
         raise NotImplementedError
 
     def _return_to(self, state: Mapping[str, Any]) -> None:
-        """Take up what `_place` returned."""
         raise NotImplementedError
 
     def _sources(self) -> list[int]:
@@ -514,7 +512,6 @@ class ShuffledDraws(Draws):
         return [self._take(source) for source in self._sources()][self.rank :: self.replicas]
 
     def _take(self, source: int) -> int:
-        """Return the next sample of a source."""
         turn, place = divmod(self._taken[source], self._sizes[source])
         self._taken[source] += 1
         if source not in self._orders or self._orders[source][0] != turn:

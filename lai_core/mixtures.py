@@ -447,7 +447,6 @@ def _quantiles(sources: int, confidence: float) -> tuple[float, ...]:
 
 
 def _check_options(horizon: float, floor: float, confidence: float) -> None:
-    """Raise unless the options of a mixture are in range."""
     check_number("horizon", horizon, at_least=1.0)
     check_number("floor", floor, at_least=0.0, at_most=1.0)
     check_number("confidence", confidence, at_least=0.0, below=1.0)

@@ -137,7 +137,6 @@ def backward_operator(jacobians: Sequence[Jacobian], /) -> Float[Array, "... d_l
 
 
 def _chain_product(name: str, matrices: Sequence[Array]) -> Array:
-    """Multiply the matrices of an argument of this name, in order."""
     check_chain(name, matrices)
     return reduce(partial(matmul, xp_of(matrices[0])), matrices)
 

@@ -12,14 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import lai_core as lai
 from lai_jax._curation.estimators import Scored, score_parts
-from lai_jax._curation.meshes import (
-    Spread,
-    automatic,
-    check_sharding,
-    check_whole_batch,
-    explicit_sharding,
-    specs_of,
-)
+from lai_jax._curation.meshes import Spread, automatic, explicit_sharding
 from lai_jax._curation.moments import Moment
 from lai_jax._curation.options import (
     EstimatorName,
@@ -32,16 +25,10 @@ from lai_jax._curation.options import (
 from lai_jax._curation.problem import Problem
 from lai_jax._curation.update import step_once, weigh
 from lai_jax._recording.recorders import Valid
+from lai_jax.validation import Validation
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[
-        *("scores", "weights", "losses", "loss", "kept", "skipped", "second_moment"),
-        *("parts", "sizes"),
-    ],
-    meta_fields=[],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Report:
     """What one step did; a pytree.
@@ -211,33 +198,24 @@ def curated_update(
     >>> print(report.weights)
     [0.5 0.5 0. ]
     """
-    check_update(tx, rows)
+    check_update(tx, rows, sharding)
     options = {"decay": decay, "exponent": exponent, "scale_inputs": scale_inputs, "last": last}
     scorer = open_scorer(estimator, policy, valid, **options)
-    check_sharding(sharding)
 
     def step(
         params: Any, opt_state: Any, summary: Any, inputs: Any, targets: Any, second_moment: Any = None
     ) -> tuple[Any, Any, Report]:
         check_taken(estimator, second_moment=second_moment)
         given = params, opt_state, summary, inputs, targets, second_moment
-        check_whole_batch("curated_update")
-        lies = explicit_sharding((inputs, targets))
+        lies = explicit_sharding("curated_update", (inputs, targets))
         if lies is None:
             return run(Spread(sharding), *given)
-        parts = open_side(estimator, summary).parts is not None
-        outputs = specs_of(params), specs_of(opt_state), _specs(lies.spec[:1], second_moment, parts=parts)
+        placed = jax.tree.map(lambda leaf: jax.typeof(leaf).sharding.spec, (params, opt_state))
+        outputs = *placed, _specs(lies, second_moment, open_side(estimator, summary))
         return automatic(functools.partial(run, Spread(lies)), given, lies, outputs)
 
-    def run(
-        spread: Spread,
-        params: Any,
-        opt_state: Any,
-        summary: Any,
-        inputs: Any,
-        targets: Any,
-        second_moment: Any,
-    ) -> tuple[Any, Any, Report]:
+    def run(spread: Spread, *given: Any) -> tuple[Any, Any, Report]:
+        params, opt_state, summary, inputs, targets, second_moment = given
         problem = Problem(apply, params, loss, last, valid, spread)
         recorded, back = scorer.forward(problem, (inputs, targets))
         moment = Moment(second_moment, decay, exponent, scale_inputs)
@@ -305,8 +283,7 @@ def score(
     """
     options = {"decay": decay, "exponent": exponent, "scale_inputs": scale_inputs, "last": last}
     scorer = open_scorer(estimator, policy, valid, **options, second_moment=second_moment)
-    check_whole_batch("score")
-    lies = explicit_sharding((inputs, targets))
+    lies = explicit_sharding("score", (inputs, targets))
 
     def run(spread: Spread, params: Any, summary: Any, inputs: Any, targets: Any, moment: Any) -> Report:
         problem = Problem(apply, params, loss, last, valid, spread)
@@ -321,17 +298,17 @@ def score(
     if lies is None:
         report = run(Spread(None), *given)
     else:
-        parts = open_side(estimator, summary).parts is not None
-        outputs = _specs(lies.spec[:1], second_moment, parts=parts)
+        outputs = _specs(lies, second_moment, open_side(estimator, summary))
         report = automatic(functools.partial(run, Spread(lies)), given, lies, outputs)
     return report.weights, report
 
 
-def _specs(rows: Any, second_moment: Any, *, parts: bool) -> Any:
+def _specs(lies: NamedSharding, second_moment: Any, side: Validation) -> Any:
     """Return how a report lies on a mesh: what there is of each sample as the batch, all else everywhere."""
-    each, everywhere = PartitionSpec(*rows), PartitionSpec()
+    rows, everywhere = lies.spec[:1], PartitionSpec()
+    each = PartitionSpec(*rows)
     moment = None if second_moment is None else everywhere
-    by_part, sizes = (PartitionSpec(None, *rows), everywhere) if parts else (None, None)
+    by_part, sizes = (None, None) if side.parts is None else (PartitionSpec(None, *rows), everywhere)
     return Report(each, each, each, everywhere, everywhere, everywhere, moment, by_part, sizes)  # type: ignore[arg-type]
 
 

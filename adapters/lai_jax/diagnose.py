@@ -128,8 +128,7 @@ def _fill(batch: tuple[Any, Any], kept: Sequence[int], samples: int) -> tuple[An
     if len(kept) == samples:
         return batch
     index = jnp.full(samples, kept[0]).at[jnp.asarray(kept)].set(jnp.asarray(kept))
-    filled: tuple[Any, Any] = take(batch, index)
-    return filled
+    return take(batch, index)
 
 
 def _measure(

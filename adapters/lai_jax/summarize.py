@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 import lai_core as lai
 from lai_core._adapters import are_cheaper, fit_weights, layer_parts, make_weight_error, width_of
 from lai_core.estimators.catalogue import find_estimator
-from lai_jax._curation.meshes import automatic, check_whole_batch, explicit_sharding
+from lai_jax._curation.meshes import automatic, explicit_sharding
 from lai_jax._curation.options import (
     EstimatorName,
     check_carried,
@@ -103,16 +103,14 @@ def summarize(
     check_counts(calibration=calibration, chunk=chunk, parts=parts)
     check_taken(estimator, positions=positions, calibration=calibration, last=last)
     check_targets(inputs, targets)
-    check_whole_batch("summarize")
-    lies = explicit_sharding((inputs, targets))
+    lies = explicit_sharding("summarize", (inputs, targets))
 
     def run(params: Any, inputs: Any, targets: Any) -> Validation:
         problem, batch = Problem(apply, params, loss, last, valid), (inputs, targets)
+        how = Validation(None, sketch, positions=positions)
 
         def side_of(part: Any, counted: Any) -> Any:
-            return find_scorer(estimator).side(
-                problem, part, counted, Validation(None, sketch, positions=positions)
-            )
+            return find_scorer(estimator).side(problem, part, counted, how)
 
         if parts is not None:
             side = _sum_parts(side_of, batch, parts)
@@ -204,6 +202,5 @@ def _fit_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, si
     for planned, record in layers:
         if planned.materialised:
             raise make_weight_error(planned.name)
-        trains = not planned.use.frozen
-        parts.append(layer_parts(record, layers[-1][1], positions, trains=trains))
+        parts.append(layer_parts(record, layers[-1][1], positions, trains=not planned.use.frozen))
     return fit_weights(parts, counted)

@@ -1,7 +1,6 @@
 """The validation side of a curated step as one pytree, and the sketch that it carries."""
 
-import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -13,9 +12,7 @@ from lai_core.estimators.sketches import sketch_outputs
 
 
 @storable
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["signs", "permutation"], meta_fields=["width"]
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sketch:
     """A sketch of the last layer's output gradients; a pytree, made by `draw_sketch`.
@@ -36,7 +33,7 @@ class Sketch:
 
     signs: jax.Array
     permutation: jax.Array
-    width: int
+    width: int = field(metadata={"static": True})
 
     def __call__(self, trace: lai.Trace) -> lai.Trace:
         """Return the trace with its last output gradients sketched."""
@@ -88,11 +85,7 @@ def draw_sketch(key: jax.Array, outputs: int, width: int) -> Sketch:
 
 
 @storable
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["side", "sketch", "layer_weights"],
-    meta_fields=["positions", "parts"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Validation:
     """What a curated step scores against; a pytree, as `summarize` makes it or put together by hand.
@@ -116,5 +109,5 @@ class Validation:
     side: Any
     sketch: Sketch | None = None
     layer_weights: jax.Array | None = None
-    positions: str | None = None
-    parts: int | None = None
+    positions: str | None = field(default=None, metadata={"static": True})
+    parts: int | None = field(default=None, metadata={"static": True})

@@ -4,7 +4,6 @@ Tables of Arrow, DataFrames of pandas, rows of `datasets`, mappings of columns, 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -199,12 +198,6 @@ def put_back(batch: Any, found: dict[str, Any], labels: Mapping[str, str | None]
     return {
         name: values if isinstance(values, np.ndarray) else list(values) for name, values in found.items()
     }
-
-
-def join_columns(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the columns of consecutive batches, of which there is one at least."""
-    found = list(batches)
-    return {name: list(chain.from_iterable(each[name] for each in found)) for name in found[0]}
 
 
 def _check_column(argument: str, name: Any, columns: Mapping[str, Any]) -> None:

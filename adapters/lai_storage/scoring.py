@@ -240,7 +240,7 @@ def score_source(
 
     from lai_storage.columns import labels_of, score_rows
     from lai_storage.identity import fingerprint
-    from lai_storage.tables import begin_run, end_stream, read_scores, write_parts
+    from lai_storage.tables import END, begin_run, read_scores, settle, write_parts
 
     pair = isinstance(process, tuple | list) and [type(number) for number in process] == [int, int]
     if not (pair and 0 <= process[0] < process[1]):
@@ -287,7 +287,7 @@ def score_source(
                 progress=bar.update,
             )
         if isinstance(source, Stream):
-            end_stream(folder / name, source.samples or 0)
+            settle(folder / name / END, {"samples": source.samples or 0})
     return read_scores(folder) if process[1] == 1 else None
 
 

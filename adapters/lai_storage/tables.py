@@ -9,9 +9,10 @@ Needs the extra `dataset`.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lai_storage._files import write_whole
-from lai_storage.columns import Rows, join_columns
+from lai_storage.columns import Rows
 from lai_storage.identity import fingerprint
 
 __all__ = ["read_scores"]
@@ -46,15 +47,10 @@ def begin_run(folder: Path, run: Mapping[str, Any]) -> None:
     except (OSError, ValueError) as error:
         msg = f"folder: expected one that is there or can be made, got {str(folder)!r} ({error})"
         raise ValueError(msg) from error
-    _settle(folder / RUN, run)
+    settle(folder / RUN, run)
 
 
-def end_stream(folder: Path, samples: int) -> None:
-    """Write how many samples a stream had; raise if it had another number before."""
-    _settle(folder / END, {"samples": samples})
-
-
-def _settle(path: Path, run: Mapping[str, Any]) -> None:
+def settle(path: Path, run: Mapping[str, Any]) -> None:
     """Write plain values; where some are there already, raise unless they are the same."""
     if not path.exists():
         write_whole(path, lambda own: own.write_text(json.dumps(run, indent=1, default=int)))
@@ -110,7 +106,8 @@ def write_parts(
                 )
                 raise ValueError(msg)
         else:
-            columns = join_columns(map(score, read()))
+            scored = [*map(score, read())]  # of one batch at least
+            columns = {name: [*chain.from_iterable(each[name] for each in scored)] for name in scored[0]}
             samples = len(columns["id"])
             if checkpoint:
                 columns["checkpoint"] = [checkpoint] * samples
@@ -154,7 +151,18 @@ def read_scores(folder: str | os.PathLike[str], *, average: bool = False) -> pa.
         raise FileNotFoundError(msg)
     run = json.loads((folder / RUN).read_text())
     tables = [_read_table(folder, name, run) for name in run["checkpoints"] or [""]]
-    return _rank(_average(tables)) if average else pa.concat_tables(map(_rank, tables))
+    if not average:
+        return pa.concat_tables(map(_rank, tables))
+    # the means over the checkpoints, a standard error as if all were of one sample set
+    first = tables[0]
+    if "checkpoint" in first.column_names:
+        first = first.drop_columns("checkpoint")
+    means = {
+        field.name: np.mean([table[field.name].to_numpy() for table in tables], axis=0)
+        for field in first.schema
+        if pa.types.is_floating(field.type)
+    }
+    return _rank(pa.table({name: means.get(name, first[name]) for name in first.column_names}))
 
 
 def _read_table(folder: Path, checkpoint: str, run: Mapping[str, Any]) -> pa.Table:
@@ -182,16 +190,3 @@ def _rank(table: pa.Table) -> pa.Table:
     scores = pc.if_else(pc.is_nan(table["score"]), None, table["score"])
     ranks = pc.rank(scores, sort_keys="ascending", tiebreaker="min")
     return table.append_column("rank", pc.if_else(pc.is_null(scores), None, pc.cast(ranks, pa.int64())))
-
-
-def _average(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return each sample's means over the checkpoints; a standard error as if all were of one sample set."""
-    first = tables[0]
-    if "checkpoint" in first.column_names:
-        first = first.drop_columns("checkpoint")
-    means = {
-        field.name: np.mean([table[field.name].to_numpy() for table in tables], axis=0)
-        for field in first.schema
-        if pa.types.is_floating(field.type)
-    }
-    return pa.table({name: means.get(name, first[name]) for name in first.column_names})

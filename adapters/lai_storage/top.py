@@ -70,11 +70,15 @@ def top_samples(
     seen, rows = 0, None
     with tqdm(total=samples, unit=" samples", disable=not progress) as bar:
         for block in blocks:
+            shape = tuple(getattr(block, "shape", ()))
+            if len(shape) != 2 or rows not in {None, shape[0]}:
+                expected = "(n_val, n)" if rows is None else f"({rows}, n), like the one before"
+                msg = f"blocks: expected an array of shape {expected}, got {shape or type(block).__name__}"
+                raise ValueError(msg)
             if rows is None:
-                _labels("validation_ids", validation_ids, _check_block(block, rows))
-            rows = _check_block(block, rows)
+                _labels("validation_ids", validation_ids, int(shape[0]))
+            rows, count = map(int, shape)
             xp = namespace_of({"blocks": block})
-            count = int(block.shape[1])
             numbers = xp.broadcast_to(xp.arange(seen, seen + count, device=device_of(block)), block.shape)
             for effect, sign in EFFECTS.items():
                 kept[effect] = _strongest(xp, kept.get(effect), sign * block, numbers, top)
@@ -109,15 +113,6 @@ def _strongest(
         )
     order = xp.argsort(strengths, axis=1, descending=True, stable=True)[:, : min(top, strengths.shape[1])]
     return xp.take_along_axis(strengths, order, axis=1), xp.take_along_axis(numbers, order, axis=1)
-
-
-def _check_block(block: Array, rows: int | None) -> int:
-    shape = tuple(getattr(block, "shape", ()))
-    if len(shape) != 2 or rows not in {None, shape[0]}:
-        expected = "(n_val, n)" if rows is None else f"({rows}, n), like the one before"
-        msg = f"blocks: expected an array of shape {expected}, got {shape or type(block).__name__}"
-        raise ValueError(msg)
-    return int(shape[0])
 
 
 def _labels(role: str, given: Any, count: int) -> Sequence[Any]:

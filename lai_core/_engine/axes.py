@@ -55,7 +55,6 @@ def check_array(name: str, array: Array, *shapes: str, kind: Any = "real floatin
 
 
 def check_kind(name: str, array: Array, xp: Namespace, kind: str) -> None:
-    """Raise unless `array` holds numbers of a kind, as `Axes` names it."""
     if kind == "real floating":
         check_floating(name, array, xp)
     elif not xp.isdtype(array.dtype, kind):

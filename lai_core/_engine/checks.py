@@ -13,19 +13,16 @@ DEFAULT_MEMORY_BUDGET = 2**30
 
 
 def quote_words(words: Iterable[object]) -> str:
-    """Write `words` as a quoted list, for a message."""
     return ", ".join(repr(word) for word in words)
 
 
 def check_floating(name: str, array: Array, xp: Namespace) -> None:
-    """Raise unless `array` holds real floating-point numbers."""
     if not is_floating(xp, array.dtype):
         msg = f"{name}: expected a real floating dtype, got {array.dtype}"
         raise TypeError(msg)
 
 
 def check_not_empty(name: str, array: Array) -> None:
-    """Raise if an axis of `array` has length zero."""
     if 0 in array.shape:
         msg = f"{name}: expected every axis to have at least one entry, got shape {tuple(array.shape)}"
         raise ValueError(msg)
@@ -68,7 +65,6 @@ def check_number(
 
 
 def check_count(name: str, value: Any, at_least: int = 1) -> int:
-    """Raise unless `value` is a whole number that is large enough."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < at_least:
         msg = f"{name}: expected a whole number >= {at_least}, got {value!r}"
@@ -77,6 +73,5 @@ def check_count(name: str, value: Any, at_least: int = 1) -> int:
 
 
 def make_budget_error(what: str, needed: int, memory_budget: int, way_out: str) -> ValueError:
-    """Build the error of a computation that cannot be cut small enough for its budget."""
     msg = f"memory_budget: expected at least {needed} bytes for {what}, got {memory_budget}; {way_out}"
     return ValueError(msg)

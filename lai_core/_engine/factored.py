@@ -57,7 +57,6 @@ def fold(factors: Factors, xp: Namespace) -> tuple[Array, ...]:
 
 
 def count_entries(factors: Factors) -> int:
-    """Return how many numbers the matrix has."""
     return int(factors[0].shape[1]) * width_of(factors)
 
 

@@ -43,11 +43,9 @@ class Workspace:
         return entries * itemsize(self.xp, self.dtype) * self.parts
 
     def holds(self, entries: int) -> bool:
-        """Whether so many numbers fit."""
         return self.budget_of(entries) <= self.memory_budget
 
     def make_budget_error(self, what: str, entries: int) -> ValueError:
-        """Build the error of a step that cannot do with less."""
         return make_budget_error(what, self.budget_of(entries), self.memory_budget, "raise it")
 
     def fit(self, entries: int, most: int, what: str) -> int:
@@ -152,7 +150,6 @@ def _concatenate(xp: Namespace, parts: list[Array], axis: int) -> Array:
 
 
 def spans(length: int, size: int) -> Iterator[slice]:
-    """Cut `range(length)` into consecutive slices of at most `size`."""
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 

@@ -119,7 +119,6 @@ def accumulation_dtype(xp: Namespace, *dtypes: DType) -> DType:
 
 @cache
 def itemsize(xp: Namespace, dtype: DType) -> int:
-    """Return the bytes that one element of `dtype` takes."""
     return int(xp.finfo(dtype).bits) // 8
 
 

@@ -44,17 +44,14 @@ class OuterGradient(ParameterGradient):
 
     @property
     def positions(self) -> int:
-        """How many positions each sample has."""
         return int(self.rows.shape[1])
 
     @property
     def height(self) -> int:
-        """How many rows the matrix has."""
         return int(self.rows.shape[2])
 
     @property
     def widest(self) -> int:
-        """How many columns the widest block has."""
         return max(self._widths)
 
     @property
@@ -303,7 +300,6 @@ class OuterGradient(ParameterGradient):
         return self.factor_entries() + 3 * self.positions * self.height
 
     def _chunk(self, entries: int, work: Workspace) -> int:
-        """How many samples fit the budget, at `entries` numbers each."""
         return work.fit(entries, self.samples, "one sample's positions")
 
     def join(self, others: Sequence[ParameterGradient], work: Workspace) -> "OuterGradient | None":

@@ -11,12 +11,10 @@ def apply(xp: Namespace, matrix: Array, vector: Array) -> Array:
 
 
 def dot(xp: Namespace, left: Array, right: Array) -> Array:
-    """Inner product over the last axis."""
     return xp.sum(left * right, axis=-1)
 
 
 def multiply_transposed(xp: Namespace, left: Array, right: Array) -> Array:
-    """Return `left^T right` of matrices."""
     return matmul(xp, xp.matrix_transpose(left), right)
 
 

@@ -42,7 +42,6 @@ class ReadoutMetric:
 
 
 def ghost_gradients(trace: Trace, work: Workspace) -> Gradients:
-    """Return the gradients of all traced parameters, uses of one parameter together."""
     return _collect(trace.layers, work)
 
 
@@ -127,7 +126,6 @@ def _scale_axis(work: Workspace, values: Array, scale: Array) -> Array:
 
 
 def kernel(validation: Gradients, training: Gradients, work: Workspace) -> Float[Array, "n_val n_train"]:
-    """Return the inner products of every validation with every training sample, over all parameters."""
     return _sum_parts([inner_products(*pair, work) for pair in pairs(validation, training)])
 
 
@@ -144,7 +142,6 @@ def diagonal(validation: Gradients, training: Gradients, work: Workspace) -> Flo
 def pairs(
     validation: Gradients, training: Gradients
 ) -> Iterator[tuple[ParameterGradient, ParameterGradient]]:
-    """Yield each validation use of a parameter with each training use of it: all cross terms."""
     for parameter, uses in training.items():
         yield from product(validation[parameter], uses)
 
@@ -179,7 +176,6 @@ def _sum_parts(parts: Sequence[Array]) -> Array:
 
 
 def make_unseen_error(role: str) -> ValueError:
-    """Build the error of a trace of which the estimator sees no parameter."""
     return ValueError(
         f"{role}: expected a record with parameters of its own, got ReadoutTrace records alone: of these "
         "Ghost sees nothing, nor LLI of one that is last"

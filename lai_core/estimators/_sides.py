@@ -27,7 +27,6 @@ class Sides:
     work: Workspace
 
     def kernel(self) -> Float[Array, "n_val n_train"]:
-        """Return the inner products of every validation with every training sample."""
         if not isinstance(self.validation, Mapping):
             msg = "validation: expected a Trace, whose samples are pairs' sides, got a ValidationSummary"
             raise TypeError(msg)

@@ -228,7 +228,6 @@ def _summarize(trace: Trace, estimator: Facts, positions: str, memory_budget: in
 
 
 def _make_size_error(needed: int, memory_budget: int, estimator: str) -> ValueError:
-    """Build the error of a summary that would exceed its budget."""
     smaller = "" if find_estimator(estimator).parameters == "last" else ", or summarize 'lli'"
     way_out = f"raise it, or score the raw trace, whose temporaries are cut{smaller}"
     return make_budget_error("the summary", needed, memory_budget, way_out)

@@ -210,7 +210,6 @@ class KernelGradient(OuterGradient):
         return (self.height, int(self.maps.shape[1]) // self.groups, *self.geometry.kernel)
 
     def _chunks(self, work: Workspace) -> Iterator[slice]:
-        """Cut the samples so that their maps and output gradients fit."""
         return spans(self.samples, work.fit(self._sample_entries(), self.samples, "one sample's maps"))
 
     def _sides(self, chunk: slice, work: Workspace) -> tuple[Array, Array]:

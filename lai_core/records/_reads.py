@@ -22,7 +22,6 @@ class ReadGradient:
     padding: int | None = None
 
     def part(self, samples: slice, columns: slice = slice(None)) -> "ReadGradient":
-        """Keep some samples, and some columns of the table."""
         return replace(self, ids=self.ids[samples, ...], gradients=self.gradients[samples, :, columns])
 
     def flat(self, work: Workspace) -> tuple[Array, Array]:

@@ -28,7 +28,6 @@ class TableGradient(ParameterGradient):
 
     @property
     def width(self) -> int:
-        """How many columns the table has."""
         return int(self.reads[0].gradients.shape[2])
 
     def blocks(self, training: "TableGradient", work: Workspace) -> Iterator[tuple[slice, slice, Array]]:
@@ -73,7 +72,6 @@ class TableGradient(ParameterGradient):
         return max((*reads, *(2 * layer.factor_entries() for layer in self.layers)))
 
     def _part(self, samples: slice, columns: slice = slice(None)) -> "TableGradient":
-        """Keep some samples, and some columns of the table."""
         layers = (_part_of(layer, samples, columns) for layer in self.layers)
         return TableGradient(tuple(read.part(samples, columns) for read in self.reads), tuple(layers))
 

@@ -1,5 +1,6 @@
 """Every estimator in a step: its validation side, the passes it takes, and how it scores a batch."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,12 +16,13 @@ from lai_jax._curation.moments import Moment, update_moments
 from lai_jax._curation.passes import Back, Recorded, run_shared, weigh_gradient
 from lai_jax._curation.problem import Batch, Problem
 from lai_jax._curation.rows import finite, zero_out
-from lai_jax._curation.warned import warn_of_unread
 from lai_jax._exact.directional import directional_derivatives
 from lai_jax._exact.validation_gradient import ValidationGradient, validation_gradient
 from lai_jax._program.losses import check_targets, losses_of_leaves
-from lai_jax._program.model import Model
-from lai_jax._recording.plan import Plan
+from lai_jax._program.model import Model, find_reaching_layers
+from lai_jax._program.program import Use
+from lai_jax._program.rules.axes import RULES
+from lai_jax._recording.plan import Plan, use_name
 from lai_jax._recording.planned import PlannedRecord
 from lai_jax._recording.recorders import record_gates, record_trace
 from lai_jax.validation import Validation
@@ -123,8 +125,23 @@ class LAI(_Traced):
 
     def check(self, model: Model, plan: Plan) -> None:
         """Raise where every layer is frozen, and warn of matrices that are no layers."""
-        _check_trains([own for own in plan.records if own.use.is_layer], "the estimator reads layers")
-        warn_of_unread(model, plan)
+        read = [own for own in plan.records if own.use.is_layer]
+        _check_trains(read, "the estimator reads layers")
+        leaves = frozenset[int]().union(*(own.use.operand.leaves for own in read))
+        reached = find_reaching_layers(model.program)
+        found = {
+            use_name(model, use): use.eqn.primitive.name
+            for use, adding in sorted(model.summed, key=lambda one: one[0].number)
+            if use in reached and not use.operand.leaves <= leaves and _is_matrix(use, adding)
+        }
+        unread = "; ".join(f"{name!r} (used by {function})" for name, function in found.items())
+        if unread:
+            warnings.warn(
+                f"apply: LAI has no readout from the input of {unread}, and leaves it out; estimators "
+                "'ghost' and 'exact' see every parameter, or refuse",
+                UserWarning,
+                stacklevel=1,
+            )
 
     def side(self, problem: Problem, batch: Batch, counted: Any, read: Validation) -> Any:
         """Return the summed gradients of the readouts; the trace where positions have no summary."""
@@ -140,7 +157,14 @@ class LAI(_Traced):
         """Score by the readouts, sketched as the validation side is."""
         sketch, trace = validation.sketch, recorded.trace
         trace = trace if sketch is None else sketch(trace)
-        _check_width(validation, trace)
+        got, outputs = _width(validation.side), _width(trace)
+        if got != outputs:
+            step = "does not sketch" if sketch is None else f"sketches to {sketch.width}"
+            msg = (
+                f"summary: output gradients have width {got}, the step's {outputs} (the step {step}); pass "
+                "the object that lai_jax.summarize(..., sketch=...) returned, which carries its sketch"
+            )
+            raise ValueError(msg)
         scores = lai.lai_scores(
             validation.side, trace, positions=validation.positions, layer_weights=validation.layer_weights
         )
@@ -214,10 +238,7 @@ SCORERS: dict[str, Scorer] = {
 
 
 def score_parts(scorer: Scorer, validation: Validation, recorded: Any, moment: Moment) -> Scored:
-    """Score a batch, against each part of a validation set that was summarized in parts.
-
-    A sample whose loss or score is not finite has the score NaN.
-    """
+    """Score a batch, against each part if there are parts; NaN where a loss or a score is not finite."""
 
     def score_side(side: Any) -> tuple[Any, ...]:
         scored = scorer.score(replace(validation, side=side, parts=None), recorded, moment)
@@ -233,6 +254,25 @@ def score_parts(scorer: Scorer, validation: Validation, recorded: Any, moment: M
     return Scored(losses, jnp.where(sound, scores, jnp.nan), moved, parts, sizes)
 
 
+def _is_matrix(use: Use, adding: str) -> bool:
+    """Whether a use takes matrices: not rows of a table that are vectors, nor what is only added."""
+    if use.kind == "gather":
+        windows = use.eqn.params["slice_sizes"]
+        return sum(size > 1 for size in windows) > 1
+    operand = use.operand
+    if sum(size > 1 and axis not in operand.flat for axis, size in enumerate(operand.shape)) < 2:
+        return False
+    name = use.eqn.primitive.name
+    if name == "triangular_solve" or name not in (*RULES, "scan", "cond"):
+        return True  # a function, or what no rule follows
+    if name in ("dot_general", "select_n"):  # a matrix for each sample, or one chosen by it
+        return adding == "dot_general"
+    # A gain has one entry for each that it meets; for a matrix what it meets is repeated along its outputs.
+    output = use.eqn.outvars[0].aval.shape
+    met = [one.aval.shape for place, one in enumerate(use.eqn.invars) if place != use.parameter]
+    return any(len(shape) > 0 and shape != output for shape in met)
+
+
 def _check_trains(read: Sequence[PlannedRecord], reading: str) -> None:
     if all(own.use.frozen for own in read):
         msg = (
@@ -241,20 +281,6 @@ def _check_trains(read: Sequence[PlannedRecord], reading: str) -> None:
             "train"
         )
         raise ValueError(msg)
-
-
-def _check_width(validation: Validation, trace: lai.Trace) -> None:
-    """Raise unless both sides have output gradients of one width, sketched or not."""
-    got, outputs = _width(validation.side), _width(trace)
-    if got == outputs:
-        return
-    sketch = validation.sketch
-    step = "does not sketch" if sketch is None else f"sketches to {sketch.width}"
-    msg = (
-        f"summary: output gradients have width {got}, the step's {outputs} (the step {step}); pass the "
-        "object that lai_jax.summarize(..., sketch=...) returned, which carries its sketch"
-    )
-    raise ValueError(msg)
 
 
 def _width(side: Any) -> int:

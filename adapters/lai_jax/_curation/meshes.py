@@ -39,27 +39,17 @@ class Spread:
         return jax.lax.with_sharding_constraint(array, target)
 
 
-def check_sharding(sharding: Any) -> None:
-    if sharding is not None and not isinstance(sharding, NamedSharding):
-        msg = (
-            f"sharding: expected a jax.sharding.NamedSharding of the batch, got {type(sharding).__name__}; "
-            "pass NamedSharding(mesh, PartitionSpec('data')), or None"
-        )
-        raise TypeError(msg)
+def explicit_sharding(name: str, tree: Any) -> Any:
+    """Return how the first array of samples lies on a mesh with explicit axes, if on one.
 
-
-def check_whole_batch(name: str) -> None:
-    """Raise inside `shard_map` and its like, where a function sees one device's rows alone."""
+    Raises inside `shard_map` and its like, where the function of this name sees one device's rows alone.
+    """
     if AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types:
         msg = (
             f"{name}: expected a batch that is whole, though it may be spread over devices, got the part "
             "that shard_map or pmap cuts off for one of them; use jax.jit on arrays with shardings"
         )
         raise ValueError(msg)
-
-
-def explicit_sharding(tree: Any) -> Any:
-    """Return how the first array of samples lies on a mesh with explicit axes, if on one."""
     for leaf in jax.tree.leaves(tree):
         if not is_batched(leaf):
             continue
@@ -69,17 +59,12 @@ def explicit_sharding(tree: Any) -> Any:
     return None
 
 
-def specs_of(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.typeof(leaf).sharding.spec, tree)
-
-
 def lay_like(old: jax.Array, new: jax.Array) -> jax.Array:
     """Return an array that lies on the devices as the one does whose place it takes.
 
     On automatic axes XLA is free to lay a result out as what was multiplied to get it.
     """
-    placed: jax.Array = shard_alike(old, new)[1]
-    return placed
+    return shard_alike(old, new)[1]
 
 
 def automatic(function: Callable[..., Any], given: Sequence[Any], sharding: Any, outputs: Any) -> Any:

@@ -56,7 +56,17 @@ class MixtureBatches(ShuffledDraws):
         fixed: Mapping[Any, int] | None = None,
         seed: int = 0,
     ) -> None:
-        members = _members(np.asarray(number_groups(groups, source_names(weights, fixed))))
+        numbers = np.asarray(number_groups(groups, source_names(weights, fixed)))
+        if numbers.ndim != 1 or not len(numbers):
+            msg = f"groups: expected shape (n,), one source a sample, got {numbers.shape}"
+            raise ValueError(msg)
+        if not np.issubdtype(numbers.dtype, np.integer):
+            msg = f"groups: expected whole numbers, got {numbers.dtype}"
+            raise TypeError(msg)
+        if numbers.min() < 0:
+            msg = f"groups: expected numbers from 0, got {numbers.min()}"
+            raise ValueError(msg)
+        members = [np.flatnonzero(numbers == source) for source in range(int(numbers.max()) + 1)]
         super().__init__(members, weights, batch_size, replicas=replicas, rank=rank, fixed=fixed, seed=seed)
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -68,18 +78,4 @@ class MixtureBatches(ShuffledDraws):
         return np.array(self._next())
 
     def _shuffle(self, members: np.ndarray, seed: int) -> list[int]:
-        found: list[int] = np.random.Generator(np.random.Philox(seed)).permutation(members).tolist()
-        return found
-
-
-def _members(groups: np.ndarray) -> list[np.ndarray]:
-    if groups.ndim != 1 or not len(groups):
-        msg = f"groups: expected shape (n,), one source a sample, got {groups.shape}"
-        raise ValueError(msg)
-    if not np.issubdtype(groups.dtype, np.integer):
-        msg = f"groups: expected whole numbers, got {groups.dtype}"
-        raise TypeError(msg)
-    if groups.min() < 0:
-        msg = f"groups: expected numbers from 0, got {groups.min()}"
-        raise ValueError(msg)
-    return [np.flatnonzero(groups == source) for source in range(int(groups.max()) + 1)]
+        return np.random.Generator(np.random.Philox(seed)).permutation(members).tolist()

@@ -58,14 +58,25 @@ def check_taken(estimator: str, **options: Any) -> None:
 def open_scorer(estimator: str, policy: Any, valid: Any, **options: Any) -> Scorer:
     """Return how a step scores, if its policy, its mask and its options are sound."""
     found = find_scorer(estimator)
-    check_policy(policy)
+    if not callable(policy):
+        msg = f"policy: expected a function from scores to weights, as lai_core.keep_positive, got {policy!r}"
+        raise TypeError(msg)
+    try:
+        signature = inspect.signature(policy)
+        signature.bind(None, **dict.fromkeys(SEEN & signature.parameters.keys()))
+    except (TypeError, ValueError) as error:
+        msg = (
+            f"policy: expected a function of the scores, and of any of {', '.join(sorted(SEEN))} by these "
+            f"names, got one that asks for more ({error}); give it the rest, such as "
+            "functools.partial(lai_core.keep_top, fraction=0.5)"
+        )
+        raise TypeError(msg) from error
     check_valid(estimator, valid)
     check_taken(estimator, **options)
     return found
 
 
 def check_carried(estimator: str, sketch: Any, layer_weights: Any) -> None:
-    """Raise unless an estimator can use a sketch and layer weights, where there are any."""
     if sketch is not None and not callable(sketch):
         msg = f"sketch: expected what lai_jax.draw_sketch returned, got {type(sketch).__name__}"
         raise TypeError(msg)
@@ -92,23 +103,7 @@ def check_counts(**counts: Any) -> None:
             raise ValueError(msg)
 
 
-def check_policy(policy: Any) -> None:
-    if not callable(policy):
-        msg = f"policy: expected a function from scores to weights, as lai_core.keep_positive, got {policy!r}"
-        raise TypeError(msg)
-    try:
-        signature = inspect.signature(policy)
-        signature.bind(None, **dict.fromkeys(SEEN & signature.parameters.keys()))
-    except (TypeError, ValueError) as error:
-        msg = (
-            f"policy: expected a function of the scores, and of any of {', '.join(sorted(SEEN))} by these "
-            f"names, got one that asks for more ({error}); give it the rest, such as "
-            "functools.partial(lai_core.keep_top, fraction=0.5)"
-        )
-        raise TypeError(msg) from error
-
-
-def check_update(tx: Any, rows: Any) -> None:
+def check_update(tx: Any, rows: Any, sharding: Any) -> None:
     if not (hasattr(tx, "init") and hasattr(tx, "update")):
         msg = f"tx: expected an optax gradient transformation, got {type(tx).__name__}"
         raise TypeError(msg)
@@ -116,6 +111,12 @@ def check_update(tx: Any, rows: Any) -> None:
     if rows is not None and not (numbers and (0 < rows <= 1 if isinstance(rows, float) else rows >= 1)):
         msg = f"rows: expected a number of rows, at least 1, or a share of the batch in (0, 1], got {rows!r}"
         raise ValueError(msg)
+    if sharding is not None and not isinstance(sharding, jax.sharding.NamedSharding):
+        msg = (
+            f"sharding: expected a jax.sharding.NamedSharding of the batch, got {type(sharding).__name__}; "
+            "pass NamedSharding(mesh, PartitionSpec('data')), or None"
+        )
+        raise TypeError(msg)
 
 
 def open_side(estimator: str, given: Any) -> Validation:

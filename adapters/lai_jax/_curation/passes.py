@@ -24,7 +24,6 @@ from lai_jax._recording.assemble import Measured, records_of
 from lai_jax._recording.recorders import record_trace
 
 Back = Callable[[jax.Array, jax.Array | None], list[jax.Array]]
-"""The way back."""
 
 
 class Recorded(NamedTuple):

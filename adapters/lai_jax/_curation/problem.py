@@ -30,6 +30,5 @@ class Problem:
         return read(self.apply, self.params, self.loss, *batch)
 
     def plan_trace(self, batch: Batch, *, everything: bool) -> tuple[Model, Plan]:
-        """Read the losses of a batch, and plan their trace, or one of `everything`."""
         model = self.read(batch)
         return model, make_plan(model, self.last, everything=everything)

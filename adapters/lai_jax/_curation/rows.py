@@ -9,23 +9,19 @@ import jax.numpy as jnp
 from lai_jax._program.losses import is_batched
 
 
-def count_of(rows: int | float, samples: int) -> int:
-    """Return how many rows the backward pass runs on."""
+def best(scores: jax.Array, rows: int | float) -> tuple[jax.Array, jax.Array]:
+    """Return the rows of the largest scores, so many or a share; and the scores with NaN for all others."""
+    samples = scores.shape[0]
     count = math.ceil(round(rows * samples, 9)) if isinstance(rows, float) else rows
     if count > samples:
         msg = f"rows: expected at most the {samples} rows of the batch, got {rows}"
         raise ValueError(msg)
-    return max(count, 1)
-
-
-def best(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """Return the rows of the `count` largest scores, and the scores with NaN for all others."""
     values = jnp.where(jnp.isnan(scores), -jnp.inf, jnp.where(scores == 0, 0.0, scores))  # -0 is 0
-    highest, chosen = jax.lax.top_k(values, count)
+    highest, chosen = jax.lax.top_k(values, max(count, 1))
     # Among equals `top_k` takes the first: of those equal to the lowest taken, all up to the last one taken.
     lowest = highest.min()
     last = jnp.where(highest == lowest, chosen, -1).max()
-    taken = (values > lowest) | ((values == lowest) & (jnp.arange(scores.shape[0]) <= last))
+    taken = (values > lowest) | ((values == lowest) & (jnp.arange(samples) <= last))
     return chosen, jnp.where(taken, scores, jnp.nan)
 
 

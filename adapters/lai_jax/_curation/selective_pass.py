@@ -15,7 +15,7 @@ from lai_jax._curation.meshes import Spread
 from lai_jax._program.errors import UnexplainedError, place
 from lai_jax._program.evaluate import Records, Wanted, run, zero_perturbations
 from lai_jax._program.leaves import replace_leaves
-from lai_jax._program.model import Model, reader_of
+from lai_jax._program.model import Model, know_inputs, reader_of
 from lai_jax._program.program import Operation, Program, Use, Value
 from lai_jax._program.rules.axes import SCATTERS
 from lai_jax._program.rules.primitives import RECOMPUTED
@@ -27,11 +27,7 @@ REFUSED = "rows: the backward pass cannot be run on some rows alone: "
 def run_back(
     model: Model, last: Use | None, moving: Sequence[jax.Array], data: Sequence[Any]
 ) -> tuple[jax.Array, Any, dict[int, Any]]:
-    """Run a model on other parameters and data.
-
-    Return the losses, the way back to the parameters and to the outputs of the last layer, and the inputs of
-    all layers.
-    """
+    """Return a run's losses, the way back to parameters and last outputs, and the inputs of all layers."""
     layers = frozenset(use.number for use in model.program.uses() if use.is_layer)
     own = [use for use in model.program.uses() if last is not None and use.number == last.number]
 
@@ -53,12 +49,7 @@ def cut_back(
     weights: jax.Array,
     spread: Spread,
 ) -> list[jax.Array]:
-    """Return the gradient of `sum_j weights_j loss_j` over the chosen rows.
-
-    The model is read on the whole batch, whose way back is `vjp`, and as `small` on as many rows as are
-    chosen. It is an error if it computes something else for fewer samples, or if a residual's samples cannot
-    be found.
-    """
+    """Return the gradient of `sum_j weights_j loss_j` over the chosen rows; `small` was read on as many."""
     check_same_program(model.program, small.program)
     residuals = _read_residuals(model, last, moving)
     axes = [residuals.values[slot].sample_axis for slot in residuals.outputs]
@@ -79,14 +70,7 @@ def _read_residuals(model: Model, last: Use | None, moving: Sequence[jax.Array])
         return jax.tree.leaves(run_back(model, last, moving, data)[1])
 
     closed = jax.make_jaxpr(residuals)(list(moving), list(model.data))
-    known = [
-        Value(
-            tuple(atom.aval.shape),
-            atom.aval.dtype,
-            SampleAxis(0, model.samples) if index >= len(moving) and atom.aval.shape else None,
-        )
-        for index, atom in enumerate(closed.jaxpr.invars)
-    ]
+    known = know_inputs(closed, len(moving), (), model.samples)
     try:
         return reader_of(differentiated=False).whole(closed, known)
     except UnexplainedError as error:

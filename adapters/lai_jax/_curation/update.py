@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from lai_jax._curation.estimators import Scored
 from lai_jax._curation.meshes import lay_like
-from lai_jax._curation.rows import best, count_of
+from lai_jax._curation.rows import best
 from lai_jax._program.leaves import check_finite, find_floating, real_leaves, replace_leaves
 
 
@@ -23,11 +23,17 @@ def weigh(
     """
     seen, chosen = scored.scores, None
     if rows is not None:
-        chosen, seen = best(seen, count_of(rows, seen.shape[0]))
+        chosen, seen = best(seen, rows)
     left_out = jnp.isnan(seen)
-    more: dict[str, Any] = {"losses": scored.losses} if sees_losses(policy) else {}
+    more: dict[str, Any] = {}
+    arguments = inspect.signature(policy).parameters
+    # by name alone, and not where the policy has been given them
+    known = policy.keywords if isinstance(policy, functools.partial) else {}
+    if "losses" in arguments and "losses" not in known:
+        more["losses"] = scored.losses
     if scored.parts is not None:
-        if not takes(policy, "sizes"):
+        kinds = {each.kind for each in arguments.values()}
+        if "sizes" not in arguments and inspect.Parameter.VAR_KEYWORD not in kinds:
             msg = (
                 "policy: expected one that takes sizes=, as lai_core.drop_harmful, since the validation set "
                 f"was summarized in parts, got {getattr(policy, '__name__', policy)!s}"
@@ -45,18 +51,6 @@ def weigh(
         )
         raise TypeError(msg)
     return jnp.where(left_out, 0.0, weights), chosen
-
-
-def sees_losses(policy: Callable[..., Any]) -> bool:
-    """Whether a policy names `losses` among its arguments, and has not been given them."""
-    given = policy.keywords if isinstance(policy, functools.partial) else {}
-    return "losses" in inspect.signature(policy).parameters and "losses" not in given
-
-
-def takes(policy: Callable[..., Any], name: str) -> bool:
-    """Whether a policy can be called with an argument of a name."""
-    known = inspect.signature(policy).parameters.values()
-    return any(one.name == name or one.kind is inspect.Parameter.VAR_KEYWORD for one in known)
 
 
 def step_once(

@@ -7,6 +7,7 @@ every operation in it can be followed. Where one cannot, or where samples are ru
 compared with its samples (`trial.keep_apart`).
 """
 
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -14,19 +15,15 @@ import jax
 from lai_jax._exact.methods import Batch, Leaves, Losses, method_for, sample_by_sample
 from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.losses import arrays_of, batch_size
-from lai_jax._program.model import datum, parameter, reader_of
+from lai_jax._program.model import know_inputs, reader_of
 from lai_jax._program.sample_axis import SampleAxis
-from lai_jax._program.trial import Losses as FlatLosses
 from lai_jax._program.trial import keep_apart
 
 
 def directional_derivatives(
     losses: Losses, at: Leaves, batch: Batch, direction: Leaves
 ) -> tuple[jax.Array, jax.Array]:
-    """Return every loss, and its derivative along a direction of the parameters: of samples, or of positions.
-
-    It is an error if samples are coupled.
-    """
+    """Return every sample's or position's loss, and its derivative along a direction of the parameters."""
     check_uncoupled(losses, at, batch)
     return method_for(losses, at, batch)(losses, at, batch, direction)
 
@@ -41,8 +38,13 @@ def check_uncoupled(losses: Losses, at: Leaves, batch: Batch) -> None:
         found = losses(list(at), restored(list(arrays)))
         return found if found.ndim == 1 else found.sum(1)
 
-    # samples run one by one must also be what they are in the batch
-    shown = method_for(losses, at, batch) is not sample_by_sample and _follow(total, at, arrays)
+    shown = False  # by the program; samples run one by one must also be what they are in the batch
+    if method_for(losses, at, batch) is not sample_by_sample:
+        closed, own = jax.make_jaxpr(total)(at, arrays), SampleAxis(0, batch_size(arrays))
+        known = know_inputs(closed, len(at), range(len(at)), own.samples)
+        with suppress(UnexplainedError):
+            program = reader_of().whole(closed, known)
+            shown = program.values[program.outputs[0]].sample_axis in (None, own)
     if not shown and not keep_apart(total, range(len(at)), at, arrays):
         msg = (
             "apply, loss: expected the losses of a batch, and the gradient of their sum, to be those of its "
@@ -53,17 +55,3 @@ def check_uncoupled(losses: Losses, at: Leaves, batch: Batch) -> None:
             "inputs"
         )
         raise UnexplainedError(msg)
-
-
-def _follow(losses: FlatLosses, at: Leaves, arrays: Leaves) -> bool:
-    """Whether the program shows that every sample's loss is its own."""
-    closed = jax.make_jaxpr(losses)(at, arrays)
-    own = SampleAxis(0, batch_size(arrays))
-    variables = closed.jaxpr.invars
-    known = [parameter(i, variable.aval, trainable=True) for i, variable in enumerate(variables[: len(at)])]
-    known += [datum(variable.aval, own.samples) for variable in variables[len(at) :]]
-    try:
-        program = reader_of().whole(closed, known)
-    except UnexplainedError:
-        return False
-    return program.values[program.outputs[0]].sample_axis in (None, own)

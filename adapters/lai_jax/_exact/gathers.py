@@ -47,7 +47,6 @@ def _reads(jaxpr: Any) -> bool:
 
 
 def _apply(eqn: Any, given: Sequence[Any]) -> list[Any]:
-    """Run an equation with what it reads read by `_read`."""
     return [_read(eqn, *given)] if _is_read(eqn) else apply_equation(_read_programs(eqn), given)
 
 

@@ -20,7 +20,6 @@ _OWN_REVERSE = names("custom_vjp_call custom_transpose_call linear_call custom_l
 
 
 def forward_mode(losses: Losses, at: Leaves, batch: Batch, direction: Leaves) -> tuple[jax.Array, jax.Array]:
-    """Push the direction forward, through all samples at once."""
     return jax.jvp(drop_outside(lambda values: losses(values, batch)), (at,), (direction,))
 
 
@@ -46,13 +45,12 @@ def _inner(left: Leaves, right: Leaves) -> jax.Array:
 def method_for(losses: Losses, at: Leaves, batch: Batch) -> Method:
     """Return forward mode, or one gradient a sample where a function brings a reverse rule of its own."""
     program = jax.make_jaxpr(lambda values: losses(values, batch))(at).jaxpr
-    if any(eqn.primitive.name in _OWN_REVERSE or _claims_symmetry(eqn) for eqn in walk_equations(program)):
-        return sample_by_sample
+    for eqn in walk_equations(program):
+        if eqn.primitive.name in _OWN_REVERSE:
+            return sample_by_sample
+        if eqn.primitive.name == "custom_linear_solve":
+            # that a matrix is symmetric, as may be said of it, reverse mode alone relies on
+            solvers = eqn.params["jaxprs"]
+            if solvers.vecmat is solvers.matvec:
+                return sample_by_sample
     return forward_mode
-
-
-def _claims_symmetry(eqn: Any) -> bool:
-    """Whether a linear solve is said to be of a symmetric matrix: reverse mode alone relies on that."""
-    if eqn.primitive.name != "custom_linear_solve":
-        return False
-    return eqn.params["jaxprs"].vecmat is eqn.params["jaxprs"].matvec

@@ -1,6 +1,5 @@
 """Exact scores in a curated step, along the validation gradient: no trace, any architecture."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from lai_jax._program.losses import losses_of_leaves, take
 
 
 @storable
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["gradient", "samples"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ValidationGradient:
     """The gradient of the summed validation loss, along which exact scores are taken; a pytree."""

@@ -41,7 +41,6 @@ def place(eqn: Any) -> str:
 
 
 def couples(eqn: Any, how: str) -> UnexplainedError:
-    """Return the error for an operation that mixes samples of the batch."""
     return UnexplainedError(
         f"apply, loss: {place(eqn)} {how}, so that one sample's loss depends on other samples of the batch "
         "and has no gradient of its own; use running statistics (evaluation mode), or a loss of each "
@@ -51,5 +50,4 @@ def couples(eqn: Any, how: str) -> UnexplainedError:
 
 
 def unknown(eqn: Any, what: str) -> UnexplainedError:
-    """Return the error for an operation through which nothing can be followed exactly."""
     return UnexplainedError(f"apply, loss: {place(eqn)} is not followed: {what}; {INSTEAD}")

@@ -5,6 +5,7 @@ loops, branches and `jax.vjp` carry as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +30,6 @@ class Wanted(NamedTuple):
 
 
 def apply_equation(eqn: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Run one equation on other arguments."""
     if hasattr(eqn, "run"):  # a `MappedEquation`
         return list(eqn.run(*arguments))
     params = eqn.primitive.get_bind_params(eqn.params)
@@ -83,7 +83,10 @@ def perform(
     for position, copy in operation.copies.items():
         if copy.number in wanted.uses:
             records[copy.number] = take_shared(given[position], copy)
-        given[position] = copy_per_sample(given[position], copy, perturbations)
+        if copy.number in perturbations:
+            shape, samples = copy.output.shape, copy.samples_in
+            each = take_shared(given[position], copy)[None] + perturbations[copy.number]
+            given[position] = jnp.broadcast_to(samples.spread(each, shape[samples.axis]), shape)
     use = operation.use
     if use is not None and use.number in wanted.uses:
         records[use.number] = given[use.parameter if wanted.operands else use.data]
@@ -114,15 +117,6 @@ def _pad(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (*(1,) * (rank - len(shape)), *shape)
 
 
-def copy_per_sample(value: jax.Array, copy: Use, perturbations: Perturbations) -> jax.Array:
-    """Return a value of the parameters as one copy a sample, each with a perturbation, if there are any."""
-    if copy.number not in perturbations:
-        return value
-    shape = copy.output.shape
-    each = take_shared(value, copy)[None] + perturbations[copy.number]
-    return jnp.broadcast_to(copy.samples_in.spread(each, shape[copy.samples_in.axis]), shape)
-
-
 def zero_perturbations(uses: Sequence[Use]) -> dict[int, jax.Array]:
     """Return zeros for each use, stacked over the loops around it."""
     zeros = {}
@@ -136,7 +130,6 @@ def zero_perturbations(uses: Sequence[Use]) -> dict[int, jax.Array]:
 
 
 def _find_inside(operation: Operation, perturbations: Perturbations) -> dict[int, jax.Array]:
-    """Return the perturbations of uses inside an operation's bodies."""
     uses = [use.number for body in operation.bodies for use in body.uses()]
     return {number: perturbations[number] for number in uses if number in perturbations}
 
@@ -174,9 +167,14 @@ def _run_cond(
 ) -> tuple[list[Any], Records]:
     # Branches must return alike. One that is not taken records zeros, and no gradient reaches its
     # perturbation: the product of both, its part of every score, is zero.
-    inside = [use for body in operation.bodies for use in body.uses() if use.number in wanted.uses]
-    # of the branches that are not taken
-    blank = {use.number: _blank(operation, use, wanted) for use in inside}
+    blank = {}
+    for use in (use for body in operation.bodies for use in body.uses() if use.number in wanted.uses):
+        recorded: Any = use.operand if wanted.operands else use.eqn.invars[use.data].aval
+        recorded = jax.ShapeDtypeStruct(recorded.shape, recorded.dtype)
+        if use.kind == "copy":
+            recorded = jax.eval_shape(partial(take_shared, copy=use), recorded)
+        lengths = tuple(length for length, _ in use.loops[len(operation.loops) :])
+        blank[use.number] = jnp.zeros((*lengths, *recorded.shape), recorded.dtype)
 
     def take(body: Program) -> Any:
         def call(arguments: list[Any], own: Records) -> tuple[list[Any], Records]:
@@ -189,24 +187,11 @@ def _run_cond(
     return lax.switch(given[0], branches, given[1:], _find_inside(operation, perturbations))
 
 
-def _blank(operation: Operation, use: Use, wanted: Wanted) -> jax.Array:
-    """Return what a use of a branch that is not taken records."""
-    recorded: Any = use.operand if wanted.operands else use.eqn.invars[use.data].aval
-    recorded = jax.ShapeDtypeStruct(recorded.shape, recorded.dtype)
-    if use.kind == "copy":
-        recorded = jax.eval_shape(lambda value: take_shared(value, use), recorded)
-    lengths = tuple(length for length, _ in use.loops[len(operation.loops) :])
-    return jnp.zeros((*lengths, *recorded.shape), recorded.dtype)
-
-
 def _run_remat(
     operation: Operation, given: list[Any], perturbations: Perturbations, wanted: Wanted
 ) -> tuple[list[Any], Records]:
     (body,), params = operation.bodies, operation.eqn.params
-
-    def call(arguments: list[Any], own: Records) -> tuple[list[Any], Records]:
-        return run(body, arguments, own, wanted)
-
+    call = partial(run, body, wanted=wanted)
     recomputed = jax.checkpoint(call, policy=params["policy"], prevent_cse=params["prevent_cse"])
     return recomputed(given, _find_inside(operation, perturbations))
 

@@ -12,15 +12,6 @@ from lai_jax._program.leaves import replace_leaves, split_leaves
 from lai_jax._program.program import walk_equations
 
 
-def call(apply: Callable[..., Any], params: Any, inputs: Any) -> Any:
-    """Apply a model: an array, a tuple (as separate arguments), or a mapping (as named ones)."""
-    if isinstance(inputs, Mapping):
-        return apply(params, **inputs)
-    if isinstance(inputs, tuple):
-        return apply(params, *inputs)
-    return apply(params, inputs)
-
-
 def losses_of(apply: Any, loss: Any, *, per_position: bool = False) -> Callable[..., jax.Array]:
     """Return the function from parameters, inputs and targets to one loss a sample, or one a position."""
     for name, function in (("apply", apply), ("loss", loss)):
@@ -29,7 +20,10 @@ def losses_of(apply: Any, loss: Any, *, per_position: bool = False) -> Callable[
             raise TypeError(msg)
 
     def losses(params: Any, inputs: Any, targets: Any) -> jax.Array:
-        outputs = call(apply, params, inputs)
+        if isinstance(inputs, Mapping):
+            outputs = apply(params, **inputs)
+        else:
+            outputs = apply(params, *inputs) if isinstance(inputs, tuple) else apply(params, inputs)
         returned = loss(outputs, targets)
         if not jax.tree_util.all_leaves([returned]):
             msg = (

@@ -1,7 +1,7 @@
 """A user's function and loss, read on one batch."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -79,18 +79,12 @@ def read(
         msg = "params: expected at least one array of floating-point numbers"
         raise TypeError(msg)
     samples = max(real, 2)
-    known = [
-        *(
-            parameter(i, variable.aval, i in trainable)
-            for i, variable in enumerate(closed.jaxpr.invars[: len(leaves)])
-        ),
-        *(datum(variable.aval, samples) for variable in closed.jaxpr.invars[len(leaves) :]),
-    ]
+    known = know_inputs(closed, len(leaves), trainable, samples)
     shapes = {leaf: tuple(jnp.shape(leaves[leaf])) for leaf in trainable}
 
-    def model(reader: Reader, closed: Any, values: Sequence[Value], *, mapped: bool = False) -> Model:
+    def model(reader: Reader, closed: Any, *, mapped: bool = False) -> Model:
         reader.reading.shapes = shapes
-        program = reader.whole(closed, values)
+        program = reader.whole(closed, known)
         if not program.values[program.outputs[0]].batched:
             msg = (
                 "loss: expected losses that depend on inputs or targets, got the same numbers for every batch"
@@ -101,7 +95,7 @@ def read(
         return Model(*given)
 
     try:
-        found = model(reader_of(), closed, known)
+        found = model(reader_of(), closed)
         # a program of two rows is not always that of one
         if real > 1 or keep_apart(flat, trainable, leaves, arrays):
             return found
@@ -114,9 +108,9 @@ def read(
         refusal = error
     single = _read_single(flat, leaves, arrays)
     if single is not None and keep_apart(flat, trainable, leaves, arrays):
-        return model(SampleReader(reader_of().reading, samples), single, known, mapped=True)
+        return model(SampleReader(reader_of().reading, samples), single, mapped=True)
     if partial:
-        return model(reader_of(partial=True), closed, known)
+        return model(reader_of(partial=True), closed)
     raise refusal
 
 
@@ -134,27 +128,20 @@ def _read_single(losses: Losses, leaves: Sequence[Any], arrays: Sequence[Any]) -
 
 
 def reader_of(*, differentiated: bool = True, partial: bool = False) -> Reader:
-    """Return a reader of programs that knows loops, branches and custom derivative rules."""
     return Reader(Reading({**_control.READERS, **_custom.READERS}, differentiated, partial))
 
 
-def parameter(leaf: int, aval: Any, trainable: bool) -> Value:
-    shape = tuple(aval.shape)
-    if not trainable:
-        return Value(shape, aval.dtype)
-    return Value(shape, aval.dtype, leaves=frozenset((leaf,)), view=View.of(leaf, shape))
-
-
-def datum(aval: Any, samples: int) -> Value:
-    shape = tuple(aval.shape)
-    return Value(shape, aval.dtype, sample_axis=SampleAxis(0, samples) if shape else None)
-
-
-def final_layers(program: Program) -> list[Use]:
-    """Return the layers whose outputs reach the losses through no other layer, in the program's order."""
-    reached = program.values[program.outputs[0]].layers
-    followed = frozenset[Use]().union(*(use.before for use in find_reaching_layers(program)))
-    return [use for use in program.uses() if use in reached and use not in followed]
+def know_inputs(closed: Any, leaves: int, trainable: Collection[int], samples: int) -> list[Value]:
+    """Return what is known of a program's inputs: so many leaves of the parameters, then the data."""
+    known = []
+    for place, variable in enumerate(closed.jaxpr.invars):
+        value = Value(tuple(variable.aval.shape), variable.aval.dtype)
+        if place in trainable:
+            value = replace(value, leaves=frozenset((place,)), view=View.of(place, value.shape))
+        elif place >= leaves and value.shape:
+            value = replace(value, sample_axis=SampleAxis(0, samples))
+        known.append(value)
+    return known
 
 
 def find_reaching_layers(program: Program) -> set[Use]:

@@ -141,7 +141,6 @@ def close_jaxpr(jaxpr: Any) -> Any:
 
 
 def programs_of(eqn: Any) -> Iterator[Any]:
-    """Yield the programs that an equation runs, each as a jaxpr."""
     for value in eqn.params.values():
         for each in value if isinstance(value, (tuple, list)) else (value,):
             inner = getattr(each, "jaxpr", each)

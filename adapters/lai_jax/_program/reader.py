@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -25,32 +25,27 @@ _REFUSED = {
     "ragged_dot_general": "a ragged product",
     "while": "a loop of unknown length; use lax.scan, or lax.fori_loop with fixed bounds",
 }
-_WRITTEN = frozenset(names("new_ref mutable_array freeze get swap addupdate"))
+_WRITTEN = names("new_ref mutable_array freeze get swap addupdate")
 
 
 EquationReader = Callable[["Reader", Any, list[int], list[Value]], list[int]]
 
 
+@dataclass(eq=False)
 class Reading:
     """What one reading shares between the programs nested in one another."""
 
-    def __init__(
-        self,
-        readers: Mapping[str, EquationReader],
-        differentiated: bool = True,
-        partial: bool = False,
-    ) -> None:
-        # By primitive, how to read loops, branches and functions with a derivative rule of their own. They
-        # need the reader themselves, so they are handed in: `model.reader_of` knows them all.
-        self.readers = readers
-        self.partial = partial  # leave out parameters that cannot be followed, rather than raise
-        self.left_out: dict[int, str] = {}
-        self.differentiated = differentiated  # derivative rules matter: not where a program is a derivative
-        self.captured: dict[int, View] = {}  # of arrays, whose leaf numbers are negative
-        self.shapes: dict[int, tuple[int, ...]] = {}  # of the leaves
-        self.held: list[Any] = []  # programs that were made for this reading
-        self.uses: dict[tuple[Any, ...], Use] = {}
-        self.summed: set[tuple[Use, str]] = set()  # see `Model.summed`
+    # By primitive, how to read loops, branches and functions with a derivative rule of their own. They
+    # need the reader themselves, so they are handed in: `model.reader_of` knows them all.
+    readers: Mapping[str, EquationReader]
+    differentiated: bool = True  # derivative rules matter: not where a program is a derivative
+    partial: bool = False  # leave out parameters that cannot be followed, rather than raise
+    left_out: dict[int, str] = field(default_factory=dict)
+    captured: dict[int, View] = field(default_factory=dict)  # of arrays, whose leaf numbers are negative
+    shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)  # of the leaves
+    held: list[Any] = field(default_factory=list)  # programs that were made for this reading
+    uses: dict[tuple[Any, ...], Use] = field(default_factory=dict)
+    summed: set[tuple[Use, str]] = field(default_factory=set)  # see `Model.summed`
 
     def size(self, value: Value) -> int:
         """Return how many numbers the largest leaf holds that a value of the parameters depends on."""
@@ -63,22 +58,16 @@ class Reading:
         return use.kind == "copy" and 0 < own < max(wide, default=0)
 
 
+@dataclass(eq=False)
 class Reader:
     """Reads one jaxpr, and what it calls, into one `Program`."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        loops: tuple[tuple[int, bool], ...] = (),
-        path: tuple[int, ...] = (),
-    ) -> None:
-        self.reading = reading
-        self.loops = loops
-        self.path = path
-        self.program = Program()
+    reading: Reading
+    loops: tuple[tuple[int, bool], ...] = ()
+    path: tuple[int, ...] = ()
+    program: Program = field(default_factory=Program)
 
     def nest(self, loop: tuple[int, bool] | None = None, branch: int = 0) -> "Reader":
-        """Return a reader for a body inside the equation at hand."""
         loops = self.loops if loop is None else (*self.loops, loop)
         return Reader(self.reading, loops, (*self.path, branch))
 
@@ -104,7 +93,6 @@ class Reader:
         return slot
 
     def whole(self, closed: Any, values: Sequence[Value]) -> Program:
-        """Read a closed jaxpr whose inputs are as `values` say."""
         slots = [self.slot(value) for value in values]
         self.program.inputs = slots
         self.program.outputs = self.inline(closed.jaxpr, closed.consts, slots)
@@ -121,9 +109,8 @@ class Reader:
             return names[atom]
 
         for eqn in find_needed(jaxpr):
-            if (
-                eqn.primitive.name in _WRITTEN
-            ):  # what is written to it is no output, and not found to be needed
+            # what is written to an array is no output, and not found to be needed
+            if eqn.primitive.name in _WRITTEN:
                 raise unknown(eqn, "an array that is written to; use x.at[...], which returns another one")
             outputs = self.equation(eqn, [slot_of(atom) for atom in eqn.invars])
             names |= dict(zip(eqn.outvars, outputs, strict=True))
@@ -167,18 +154,15 @@ class Reader:
     def emit(self, eqn: Any, slots: Sequence[int], outputs: Sequence[Value], **extra: Any) -> list[int]:
         """Append an operation; return the slots of its outputs."""
         stops = eqn.primitive.name == "stop_gradient"
-        made = tuple(
-            self.slot(replace(value, layers=frozenset(), scaled=frozenset()))
-            if stops or not jnp.issubdtype(value.dtype, jnp.inexact)  # no gradient goes back from there
-            else self.slot(value)
-            for value in outputs
-        )
-        batched = any(value.batched for value in outputs) or any(
-            self.program.values[slot].batched for slot in slots
-        )
-        operation = Operation(eqn, tuple(slots), made, batched=batched, loops=self.loops, **extra)
+        batched = any(value.batched for value in (*outputs, *(self.program.values[slot] for slot in slots)))
+        made = []
+        for value in outputs:
+            if stops or not jnp.issubdtype(value.dtype, jnp.inexact):  # no gradient goes back from there
+                value = replace(value, layers=frozenset(), scaled=frozenset())
+            made.append(self.slot(value))
+        operation = Operation(eqn, tuple(slots), tuple(made), batched=batched, loops=self.loops, **extra)
         self.program.operations.append(operation)
-        return list(made)
+        return made
 
     def touch(self, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
         """Read a primitive operation with a batched input."""
@@ -214,14 +198,11 @@ class Reader:
             layers = found.summed
         columns = join_columns(eqn, values)
         outputs = []
+        by_place = eqn.primitive.name in ("device_put", "optimization_barrier")  # an output for each input
         for position, variable in enumerate(eqn.outvars):
-            own: SampleAxis | None = samples
-            if eqn.primitive.name in ("device_put", "optimization_barrier"):
-                own = values[position].sample_axis
-            shape = tuple(variable.aval.shape)
-            outputs.append(
-                Value(shape, variable.aval.dtype, own, columns=columns, layers=layers, scaled=found.scaled)
-            )
+            own = values[position].sample_axis if by_place else samples
+            value = Value(tuple(variable.aval.shape), variable.aval.dtype, own, layers=layers)
+            outputs.append(replace(value, columns=columns, scaled=found.scaled))
         counted = row_column(eqn, values) if eqn.primitive.name == "gather" else None
         return self.emit(eqn, slots, outputs, use=use, copies=copies, row_column=counted)
 
@@ -238,10 +219,8 @@ class Reader:
             if operand.leaves:
                 raise unknown(eqn, "a convolution of a parameter with a kernel that depends on the sample")
             return None
-        if kind == "gather" and parameter == 1:
-            return None
         frozen = not operand.leaves
-        if frozen and (operand.view is None or kind == "gather"):
+        if (frozen and operand.view is None) or (kind == "gather" and (frozen or parameter == 1)):
             return None
         if kind == "dense" and values[data].where.axis in eqn.params["dimension_numbers"][1][data]:
             return None  # a parameter repeated for every sample: there are copies of it

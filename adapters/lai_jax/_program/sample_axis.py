@@ -20,7 +20,6 @@ class SampleAxis:
     inner: int = 1
 
     def move(self, axis: int) -> "SampleAxis":
-        """Return the same arrangement along another axis."""
         return replace(self, axis=axis)
 
     def reshape(self, old: Shape, new: Shape) -> "SampleAxis | None":
@@ -56,7 +55,6 @@ class SampleAxis:
         return array.reshape((*before, size, *after))
 
     def take(self, array: jax.Array, chosen: jax.Array) -> jax.Array:
-        """Return the array of the `chosen` samples alone, in the same arrangement."""
         before, outer, after = self._parts(array)
         array = array.reshape((*before, outer, self.samples, self.inner, *after))
         array = jnp.take(array, chosen, axis=self.axis + 1, mode="clip")

@@ -108,8 +108,7 @@ def _hold_numbers(losses: Losses) -> Losses:
     def call(values: Sequence[Any], arrays: Sequence[Any]) -> jax.Array:
         closed, given = jax.make_jaxpr(losses)(values, arrays), [*values, *arrays]
         held = [_positive(own, place) for place, own in enumerate(closed.consts, len(given))]
-        found: jax.Array = jax.core.eval_jaxpr(closed.jaxpr, held, *given)[0]
-        return found
+        return jax.core.eval_jaxpr(closed.jaxpr, held, *given)[0]
 
     return call
 
@@ -187,18 +186,14 @@ def _equal(first: Any, second: Any, within: float, beside: float) -> bool:
 
 def _match_sums(first: list[Any], second: list[Any], eps: float, count: float) -> bool:
     """Whether two gradients agree but for the roundings of a sum; and on what is not finite."""
-    pairs = [
-        (np.asarray(one, np.float64), np.asarray(other, np.float64))
-        for one, other in zip(first, second, strict=True)
-    ]
-    kept = [np.isfinite(one) for one, _ in pairs]
-    norm = np.linalg.norm
-    blocks = [
-        Block(float(norm((one - other)[finite])), float(norm(one[finite])), eps)
-        for (one, other), finite in zip(pairs, kept, strict=True)
-    ]
-    alike = (not np.isfinite(other[~finite]).any() for (_, other), finite in zip(pairs, kept, strict=True))
-    return all(alike) and all(sums_agree(blocks, count))
+    blocks, norm = [], np.linalg.norm
+    for pair in zip(first, second, strict=True):
+        one, other = (np.asarray(each, np.float64) for each in pair)
+        finite = np.isfinite(one)
+        if np.isfinite(other[~finite]).any():
+            return False
+        blocks.append(Block(float(norm((one - other)[finite])), float(norm(one[finite])), eps))
+    return all(sums_agree(blocks, count))
 
 
 def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0, whole: Sequence[int] = (0, 1)) -> Any:
@@ -208,8 +203,7 @@ def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0, whole: Seque
     draw = np.random.default_rng([leaf.size, *seed])  # the check's own values
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         own = jax.random.key(int(draw.integers(2**31)), impl=jax.random.key_impl(leaf))
-        keys = jax.random.split(own, leaf.size)
-        return keys.reshape(leaf.shape)
+        return jax.random.split(own, leaf.size).reshape(leaf.shape)
     if jnp.issubdtype(leaf.dtype, jnp.inexact):
         return jnp.asarray(scale * draw.standard_normal(leaf.shape), leaf.dtype)
     return jnp.asarray(draw.choice(whole, leaf.shape), leaf.dtype)

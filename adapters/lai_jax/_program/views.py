@@ -83,7 +83,6 @@ class View:
         return any(size > 1 and stride == 0 for size, stride in pairs)
 
     def overlaps(self, other: "View") -> bool:
-        """Whether two views of single iterations have an entry in common."""
         return self.leaf == other.leaf and bool(np.shares_memory(self.cells, other.cells))
 
 
@@ -91,13 +90,10 @@ def match_views(left: View | None, right: View | None) -> bool:
     """Whether two views hold the same entries in the same arrangement."""
     if left is None or right is None:
         return left is right
-    return (
-        left.leaf == right.leaf
-        and left.offset == right.offset
-        and left.cells.shape == right.cells.shape
-        and left.cells.strides == right.cells.strides
-        and left.loops == right.loops
+    one, other = (
+        (view.leaf, view.offset, view.cells.shape, view.cells.strides, view.loops) for view in (left, right)
     )
+    return one == other
 
 
 def _root(cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

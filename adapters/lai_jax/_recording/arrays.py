@@ -45,27 +45,6 @@ def product_axes(use: Use) -> ProductAxes:
     )
 
 
-def is_table(use: Use) -> bool:
-    """Whether a gather reads whole rows of a table by one index."""
-    numbers, sizes = use.eqn.params["dimension_numbers"], use.eqn.params["slice_sizes"]
-    return bool(
-        tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
-        and not numbers.operand_batching_dims
-        and tuple(sizes[1:]) == tuple(use.operand.shape[1:])
-    )
-
-
-def is_plain_convolution(use: Use) -> bool:
-    """Whether a convolution is one that a `ConvolutionTrace` can hold."""
-    params, data = use.eqn.params, use.eqn.invars[use.data].aval.shape
-    return bool(
-        data[use.samples_in.axis] == use.samples_in.samples  # one map a sample
-        and all(step == 1 for step in params["lhs_dilation"])
-        and all(min(pair) >= 0 for pair in params["padding"])
-        and len(params["window_strides"]) > 0
-    )
-
-
 def matrix_of(use: Use, view: View) -> Matrix:
     """Describe the matrix that a dense use multiplies with, or the table that a gather reads."""
     if use.kind == "gather":

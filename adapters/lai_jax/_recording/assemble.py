@@ -135,7 +135,16 @@ def _record(planned: PlannedRecord, measured: Measured) -> Record:
         return lai.EmbeddingTrace(ids, read, rows=use.operand.shape[0], weight=planned.key, name=planned.name)
     if use.kind == "convolution":
         return _convolution(planned, data, cotangent)
-    activations, gradients = _dense_arrays(planned, data, cotangent)
+    record_one = partial(dense_arrays, use)
+    if planned.iteration is not None:
+        activations, gradients = record_one(data, cotangent)
+    else:  # iterations are positions side by side: `(iterations, n, [t,] d)` becomes `(n, positions, d)`
+        loops = len(use.loops)
+        flat = jax.tree.map(lambda array: array.reshape((-1, *array.shape[loops:])), (data, cotangent))
+        activations, gradients = jax.tree.map(
+            lambda array: jnp.moveaxis(array, 0, 1).reshape((array.shape[1], -1, array.shape[-1])),
+            jax.vmap(record_one)(*flat),
+        )
     kind = lai.LayerTrace
     if planned.seen_by_lai_alone:
         kind, activations, gradients = lai.ReadoutTrace, _real(activations), _real(gradients)
@@ -144,21 +153,6 @@ def _record(planned: PlannedRecord, measured: Measured) -> Record:
     groups = prod(use.operand.shape[axis] for axis in product_axes(use).weight_groups)
     options: Any = {"bias": planned.biased, "weight": planned.key, "groups": groups, "name": planned.name}
     return kind(activations, gradients, **options)
-
-
-def _dense_arrays(planned: PlannedRecord, data: Any, cotangent: Any) -> tuple[Any, Any]:
-    """Return activations and output gradients; iterations that are positions side by side."""
-    record_one = partial(dense_arrays, planned.use)
-    if planned.iteration is not None:
-        return record_one(data, cotangent)
-    loops = len(planned.use.loops)
-    flat = jax.tree.map(lambda array: array.reshape((-1, *array.shape[loops:])), (data, cotangent))
-
-    def side_by_side(array: jax.Array) -> jax.Array:
-        """From `(iterations, n, [t,] d)` to `(n, positions, d)`."""
-        return jnp.moveaxis(array, 0, 1).reshape((array.shape[1], -1, array.shape[-1]))
-
-    return jax.tree.map(side_by_side, jax.vmap(record_one)(*flat))
 
 
 def _convolution(planned: PlannedRecord, data: Any, cotangent: Any) -> Record:

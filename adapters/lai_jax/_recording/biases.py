@@ -58,8 +58,16 @@ def bias_uses(program: Program) -> dict[Use, Use]:
         if operation.eqn.primitive.name == "add" and len(operation.copies) == 1:
             ((position, bias),) = operation.copies.items()
             layer = _layer_before(operation.inputs[1 - position], makers, counts)
-            if layer is not None and _adds_by_feature(layer, bias, operation):
-                found[layer[0]] = bias
+            view, shape = bias.operand.view, tuple(operation.eqn.outvars[0].aval.shape)
+            if layer is None or view is None or len(view.cells.shape) != len(shape):
+                continue
+            use, features = layer
+            if features.cells.shape != shape:
+                continue
+            cells = np.broadcast_to(view.cells, shape)
+            strides = zip(features.cells.strides, cells.strides, shape, strict=True)
+            if all(feature == own for feature, own, size in strides if size > 1):
+                found[use] = bias
     return found
 
 
@@ -69,7 +77,20 @@ def _layer_before(slot: int, makers: dict[int, Operation], counts: Counter[int])
     if operation is None or counts[slot] != 1:
         return None
     if operation.use is not None and operation.use.is_layer:
-        return operation.use, features_of(operation.use)
+        # which feature each entry of the output is, as a view of all features
+        use = operation.use
+        shape, params = use.output.shape, use.eqn.params
+        if use.kind == "convolution":
+            places: tuple[int, ...] = (params["dimension_numbers"].out_spec[1],)
+        else:
+            contract, batch = params["dimension_numbers"]
+            groups = len(batch[use.parameter])
+            rank = len(use.eqn.invars[use.parameter].aval.shape)
+            own = rank - groups - len(contract[use.parameter])
+            first = groups if use.parameter == 0 else len(shape) - own
+            places = (*range(groups), *range(first, first + own))
+        sizes = [shape[axis] if axis in places else 1 for axis in range(len(shape))]
+        return use, View(0, np.broadcast_to(np.empty(sizes, np.int8), shape))
     if len(operation.inputs) != 1:
         return None
     before = _layer_before(operation.inputs[0], makers, counts)
@@ -77,30 +98,3 @@ def _layer_before(slot: int, makers: dict[int, Operation], counts: Counter[int])
         return None
     view = rearrange(operation.eqn, before[1])
     return None if view is None else (before[0], view)
-
-
-def features_of(use: Use) -> View:
-    """Return which feature each entry of a layer's output is, as a view of all features."""
-    shape, params = use.output.shape, use.eqn.params
-    if use.kind == "convolution":
-        places: tuple[int, ...] = (params["dimension_numbers"].out_spec[1],)
-    else:
-        contract, batch = params["dimension_numbers"]
-        groups = len(batch[use.parameter])
-        rank = len(use.eqn.invars[use.parameter].aval.shape)
-        own = rank - groups - len(contract[use.parameter])
-        first = groups if use.parameter == 0 else len(shape) - own
-        places = (*range(groups), *range(first, first + own))
-    sizes = [shape[axis] if axis in places else 1 for axis in range(len(shape))]
-    cells = np.empty(sizes, np.int8)
-    return View(0, np.broadcast_to(cells, shape))
-
-
-def _adds_by_feature(layer: tuple[Use, View], bias: Use, operation: Operation) -> bool:
-    view = bias.operand.view
-    shape = tuple(operation.eqn.outvars[0].aval.shape)
-    if view is None or len(view.cells.shape) != len(shape) or layer[1].cells.shape != shape:
-        return False
-    cells = np.broadcast_to(view.cells, shape)
-    strides = zip(layer[1].cells.strides, cells.strides, shape, strict=True)
-    return all(feature == own for feature, own, size in strides if size > 1)

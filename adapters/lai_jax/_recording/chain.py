@@ -18,7 +18,7 @@ from lai_core._adapters import make_chain_error
 from lai_jax._program.errors import UnexplainedError
 from lai_jax._program.evaluate import Wanted, perform
 from lai_jax._program.model import Model, reader_of
-from lai_jax._program.program import Operation, Program, Use, Value
+from lai_jax._program.program import Operation, Value
 from lai_jax._program.sample_axis import SampleAxis
 from lai_jax._recording.arrays import has_positions, product_axes
 from lai_jax._recording.plan import Plan
@@ -41,7 +41,7 @@ class Link:
 def links_of(model: Model, plan: Plan) -> list[Link]:
     """Return what lies between each layer and the next; raise unless all are linear, on `(n, d)`."""
     layers = [planned for planned in plan.records if planned.use.is_layer]
-    operations = model.program.operations
+    values, operations = model.program.values, model.program.operations
     found = {operation.use: operation for operation in operations if operation.use is not None}
     if layers[-1].use.frozen:  # of which no input is recorded, to which the gates before it belong
         raise make_chain_error(layers[-1].name, "goes into weights that do not train")
@@ -56,29 +56,27 @@ def links_of(model: Model, plan: Plan) -> list[Link]:
             raise make_chain_error(planned.name, f"has shape {shape}, not (n, d)")
         if product_axes(use).weight_groups:
             raise make_chain_error(planned.name, "meets several matrices side by side")
-    return [_link(model.program, found, *pair) for pair in pairwise(layers)]
-
-
-def _link(
-    program: Program, found: Mapping[Use, Operation], before: PlannedRecord, after: PlannedRecord
-) -> Link:
-    start = found[before.use].outputs[0]
-    end, weight = (found[after.use].inputs[place] for place in (after.use.data, after.use.parameter))
-    if program.values[end].layers != {before.use} or len(program.values[start].shape) != 2:
-        raise make_chain_error(after.name, f"does not come from the output of layer {before.name!r} alone")
-    # Between two layers lies what the first one's output leads to (forward) and the second one's input comes
-    # from (backward): the operations on every path from `start` to `end`, and no others.
-    reached, following = {start}, list[Operation]()
-    for operation in program.operations:
-        if reached.intersection(operation.inputs):
-            following.append(operation)
-            reached.update(operation.outputs)
-    wanted, between = {end}, list[Operation]()
-    for operation in reversed(following):
-        if wanted.intersection(operation.outputs):
-            between.insert(0, operation)
-            wanted.update(operation.inputs)
-    return Link(before, after, start, between, end, weight)
+    links = []
+    for before, after in pairwise(layers):
+        start = found[before.use].outputs[0]
+        end, weight = (found[after.use].inputs[place] for place in (after.use.data, after.use.parameter))
+        if values[end].layers != {before.use} or len(values[start].shape) != 2:
+            what = f"does not come from the output of layer {before.name!r} alone"
+            raise make_chain_error(after.name, what)
+        # Between two layers lies what the first one's output leads to (forward) and the second one's input
+        # comes from (backward): the operations on every path from `start` to `end`, and no others.
+        reached, following = {start}, list[Operation]()
+        for operation in operations:
+            if reached.intersection(operation.inputs):
+                following.append(operation)
+                reached.update(operation.outputs)
+        wanted, between = {end}, list[Operation]()
+        for operation in reversed(following):
+            if wanted.intersection(operation.outputs):
+                between.insert(0, operation)
+                wanted.update(operation.inputs)
+        links.append(Link(before, after, start, between, end, weight))
+    return links
 
 
 def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
@@ -106,9 +104,3 @@ def gates_of(model: Model, link: Link, slots: Mapping[int, Any]) -> jax.Array:
         raise make_chain_error(link.after.name, what)
     (gates,) = vjp(jnp.ones_like(values))
     return samples.split(gates).reshape((model.samples, -1))[: model.real]
-
-
-def matrix_above(link: Link, slots: Mapping[int, Any]) -> jax.Array:
-    axes = product_axes(link.after.use)
-    weight = jnp.transpose(slots[link.weight], (*axes.weight_outputs, *axes.weight_inputs))
-    return weight.reshape((-1, weight.shape[-1]))

@@ -33,10 +33,7 @@ def materialise_gradients(
 
 
 def _operand_gradients(use: Use, records: Records, cotangent: jax.Array) -> jax.Array:
-    """Return the gradient of each sample's loss with respect to the value of the parameters at a use.
-
-    `(n, loops..., shape of the value)`.
-    """
+    """Return each sample's gradient of the parameters' value at a use, `(n, loops..., the value's shape)`."""
     if use.kind == "copy":
         return jnp.moveaxis(cotangent, len(use.loops), 0)
     shape, dtype = use.operand.shape, use.operand.dtype

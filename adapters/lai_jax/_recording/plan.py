@@ -11,10 +11,10 @@ import jax.numpy as jnp
 
 from lai_core._adapters import GRADIENT_BUDGET
 from lai_jax._program.errors import INSTEAD, UnexplainedError
-from lai_jax._program.model import Model, final_layers, find_reaching_layers
+from lai_jax._program.model import Model, find_reaching_layers
 from lai_jax._program.program import Use
 from lai_jax._program.views import View
-from lai_jax._recording.arrays import Matrix, has_positions, is_plain_convolution, is_table, matrix_of
+from lai_jax._recording.arrays import Matrix, has_positions, matrix_of
 from lai_jax._recording.biases import add_biases, bias_uses
 from lai_jax._recording.planned import Iteration, PlannedRecord
 
@@ -133,9 +133,9 @@ def use_name(model: Model, use: Use) -> str:
 def _order(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[PlannedRecord], str | None]:
     """Return the records in order, and why the last of them is not the last layer, if it is not."""
     layers = [use for use in uses if use.is_layer]
+    tables = [use for use in uses if use.kind == "gather"]
     if not layers:
         none = "apply: expected at least one product of a parameter with the inputs (a layer), got none"
-        tables = [use for use in uses if use.kind == "gather"]
         return [each for use in tables for each in _records(model, use, merged=False)], none
     final, unread = _find_last(model, layers, last)
     if final.loops and unread is None and not _is_invariant(final):
@@ -144,7 +144,6 @@ def _order(model: Model, uses: Sequence[Use], last: str | None) -> tuple[list[Pl
             "in each iteration, so that there is no single last one; unroll the scan, or apply the last "
             "layer after it"
         )
-    tables = [use for use in uses if use.kind == "gather"]
     records: list[PlannedRecord] = []
     # Of frozen layers the last one alone is read: LAI stands for Ghost over what trains.
     for use in [*tables, *(use for use in layers if use is not final and not use.frozen), final]:
@@ -179,18 +178,21 @@ def _find_last(model: Model, layers: Sequence[Use], last: str | None) -> tuple[U
             msg = f"last: expected the name of one layer, one of {sorted(set(names))}, got {last!r}"
             raise ValueError(msg)
         return chosen[0], None
-    final = final_layers(model.program)
+    # those whose outputs reach the losses through no other layer
+    program = model.program
+    reached = program.values[program.outputs[0]].layers
+    followed = frozenset[Use]().union(*(use.before for use in find_reaching_layers(program)))
+    final = [use for use in program.uses() if use in reached and use not in followed]
     if not final:
         return layers[-1], (
             "apply: the last layer is in a scan whose next iteration uses its output, so that there is no "
             "single last layer; unroll the scan, or apply a last layer after it"
         )
     found = sorted({use_name(model, use) for use in final})
-    several = f"apply: expected one last layer, found several: {found}; pass last=NAME"
-    if all(use.is_layer for use in final):
-        return (final[0], None) if len(final) == 1 else (layers[-1], several)
+    if len(final) == 1 and final[0].is_layer:
+        return final[0], None
     if any(use.is_layer for use in final):
-        return layers[-1], several
+        return layers[-1], f"apply: expected one last layer, found several: {found}; pass last=NAME"
     return layers[-1], (
         f"apply: the losses depend on {found[0]!r}, whose products with the samples are summed, without "
         "another layer behind it: LAI and LLI read no such layer, and would take an earlier one for the "
@@ -225,9 +227,20 @@ def is_plain(use: Use) -> bool:
     """Whether the gradient of what a use multiplies with has the factors of one of the kinds of records."""
     if jnp.issubdtype(use.output.dtype, jnp.complexfloating):
         return False  # of an outer product of complex numbers a real parameter's gradient is the real part
-    if use.kind == "gather":
-        return is_table(use)
-    return use.kind == "dense" or is_plain_convolution(use)
+    params, samples = use.eqn.params, use.samples_in
+    if use.kind == "gather":  # of whole rows of a table by one index
+        numbers = params["dimension_numbers"]
+        return bool(
+            tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
+            and not numbers.operand_batching_dims
+            and tuple(params["slice_sizes"][1:]) == tuple(use.operand.shape[1:])
+        )
+    return use.kind == "dense" or bool(
+        use.eqn.invars[use.data].aval.shape[samples.axis] == samples.samples  # one map a sample
+        and all(step == 1 for step in params["lhs_dilation"])
+        and all(min(pair) >= 0 for pair in params["padding"])
+        and len(params["window_strides"]) > 0
+    )
 
 
 def _place(use: Use, view: View) -> Any:

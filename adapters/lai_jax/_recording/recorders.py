@@ -4,13 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 import lai_core as lai
 from lai_core.estimators.gates import GateTrace, squared_column_norms
 from lai_jax._program.evaluate import Wanted, run
 from lai_jax._program.model import Model
+from lai_jax._recording.arrays import product_axes
 from lai_jax._recording.assemble import measure, records_of
-from lai_jax._recording.chain import gates_of, links_of, matrix_above
+from lai_jax._recording.chain import gates_of, links_of
 from lai_jax._recording.plan import Plan
 
 Valid = Callable[[Any], jax.Array | None]
@@ -29,16 +31,15 @@ def record_gates(model: Model, plan: Plan) -> tuple[jax.Array, GateTrace]:
     losses, trace = record_trace(model, plan, everything=False)
     values: dict[int, Any] = {}
     run(model.program, model.arguments, {}, Wanted(), values)  # compiled, the forward pass that is there
-    return losses, GateTrace(
-        trace,
-        tuple(gates_of(model, link, values) for link in links),
-        tuple(squared_column_norms(matrix_above(link, values)) for link in links),
-    )
+    gates, norms = tuple(gates_of(model, link, values) for link in links), []
+    for link in links:
+        axes = product_axes(link.after.use)
+        weight = jnp.transpose(values[link.weight], (*axes.weight_outputs, *axes.weight_inputs))
+        norms.append(squared_column_norms(weight.reshape((-1, weight.shape[-1]))))
+    return losses, GateTrace(trace, gates, tuple(norms))
 
 
 def mask_trace(trace: lai.Trace, valid: jax.Array | Valid | None, inputs: Any) -> lai.Trace:
     """Return a trace with the positions that count, those of a mask or of a function of the inputs."""
     mask: Any = valid(inputs) if callable(valid) else valid
-    if mask is None:
-        return trace
-    return lai.mask_positions(trace, mask != 0)
+    return trace if mask is None else lai.mask_positions(trace, mask != 0)

@@ -101,10 +101,19 @@ def score_dataset(
         valid=valid,
         **columns,
     )
+    source: Indexed | Stream
+    if isinstance(dataset, tuple | Mapping) or is_array(dataset) or not isinstance(dataset, Iterable):
+        check_batch("dataset", dataset)
+        check_targets(*dataset)
+        source = Indexed(
+            count(dataset[0]), batch_size, lambda span, _: [take(dataset, slice(span.start, span.stop))]
+        )
+    else:
+        source = Stream(dataset, batch_size, partial(collate_items, "dataset", _stack))
     return score_source(
         folder,
         scorer,
-        source_of(dataset, batch_size),
+        source,
         checkpoints,
         lambda checkpoint, state: scorer._move_to(state),
         {**shared, "batch_size": batch_size},
@@ -113,16 +122,6 @@ def score_dataset(
         process=(jax.process_index(), jax.process_count()) if process is None else process,
         progress=progress,
     )
-
-
-def source_of(dataset: Any, size: int) -> Indexed | Stream:
-    """Return what makes batches of arrays, or of a stream's samples."""
-    if isinstance(dataset, tuple | Mapping) or is_array(dataset) or not isinstance(dataset, Iterable):
-        check_batch("dataset", dataset)
-        check_targets(*dataset)
-        samples = count(dataset[0])
-        return Indexed(samples, size, lambda span, _: [take(dataset, slice(span.start, span.stop))])
-    return Stream(dataset, size, partial(collate_items, "dataset", _stack))
 
 
 def _stack(items: Sequence[Any]) -> Any:

@@ -39,12 +39,10 @@ _PRODUCTS: dict[Any, tuple[int, int]] = {
 
 
 def is_random(node: fx.Node) -> bool:
-    """Whether a node draws random numbers."""
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def results(graph: fx.Graph) -> list[Any]:
-    """Return the nodes that a graph returns."""
     (result,) = (node for node in graph.nodes if node.op == "output")
     returned: Any = result.args[0]
     return list(returned)

@@ -95,7 +95,6 @@ class Pair:
         self._valued: list[str] = []
 
     def memoise(self, find: Callable[..., Found], *given: Any) -> Found:
-        """Return what a function finds of the graphs for what is given, found once for each."""
         key = find, given
         if key not in self.told:
             self.keep(key, find(self, *given))
@@ -176,7 +175,6 @@ class _Boxed(CodeGen):
     """Writes functions of one list of arguments, which they empty first."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
-        """Write the head of the function."""
         names = [one.split(":")[0].split("=")[0].strip() for one in free_vars if one != "self"]
         taken = "".join(f"{name}, " for name in names)
         return f"def {self._func_name}(self, boxed):\n    {taken}= boxed\n    boxed.clear()"

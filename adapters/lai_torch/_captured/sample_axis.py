@@ -128,7 +128,6 @@ def find_sized(graph: fx.Graph) -> set[fx.Node]:
 
 
 def compute_from_sizes(node: fx.Node, sizes: Sizes, samples: int) -> Any:
-    """Return what a node that is computed from sizes alone is for so many samples."""
     if isinstance(node.meta["val"], SYMBOLIC):
         return sizes.value(node.meta["val"], samples)
     target: Any = node.target
@@ -152,7 +151,6 @@ def take_rows(place: Axis, value: Tensor, rows: Tensor) -> Tensor:
 
 
 def weigh_rows(place: Axis, value: Tensor, weights: Tensor) -> Tensor:
-    """Return the tensor with every sample multiplied by its weight."""
     split = place.split(value)
     factors = weights.to(split).reshape(-1, *[1] * (split.ndim - place.axis - 2))
     return (split * factors).flatten(place.axis, place.axis + 2)

@@ -168,7 +168,6 @@ def check_summary(summary: lai.ValidationSummary, estimator: Estimator) -> None:
 
 
 def check_seen(policy: Any, validation: Validation) -> None:
-    """Raise if a policy asks for what there is not."""
     # of a batch that is scored against itself, or of a sum, there are none
     if "validation_losses" in wants(policy):
         _check_is_set(validation, "validation: the policy asks for the losses of a validation set")
@@ -182,7 +181,6 @@ def _check_is_set(validation: Validation, expected: str) -> None:
 
 
 def check_counts(warmup: Any, refresh: Any, accumulate: Any, max_norm: Any) -> None:
-    """Raise unless the numbers of a curator are in their ranges."""
     for name, value, least in (("warmup", warmup, 0), ("refresh", refresh, 1), ("accumulate", accumulate, 1)):
         check_count(name, value, least)
     if max_norm is not None:

@@ -272,11 +272,9 @@ class Tracer:
         return lai.Trace([*(one for one in before if not isinstance(one, lai.ReadoutTrace)), last]), losses
 
     def recall(self, state: CuratorState) -> None:
-        """Take up what earlier batches told of the model's parameters."""
         self.reader.recall(frozenset(state.routed), frozenset(state.left))
 
     def remember(self, state: CuratorState) -> CuratorState:
-        """Return a state with what this batch told of them."""
         routed, left = (tuple(sorted(names)) for names in (self.reader.routed, self.reader.left))
         return replace(state, routed=routed, left=left)
 

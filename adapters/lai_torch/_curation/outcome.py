@@ -41,7 +41,6 @@ def check_groups(groups: Any, samples: int) -> None:
 
 
 def join_groups(groups: Sequence[Any] | None) -> Any:
-    """Return the groups of several batches as those of one."""
     if groups is None:
         return None
     if isinstance(groups[0], Tensor):

@@ -52,17 +52,14 @@ class Scored:
 
     @cached_property
     def scores(self) -> Tensor:
-        """The sum over the parts."""
         return self.parts[0] if len(self.parts) == 1 else self.parts.sum(0)
 
 
 def build_not_finite_error() -> UnusableError:
-    """Build the error of a validation set without a single finite loss."""
     return UnusableError("validation: expected at least one sample with a finite loss, got none")
 
 
 def chunks(batch: Batch, size: int) -> Iterator[Batch]:
-    """Cut a batch into consecutive parts of at most `size` rows."""
     samples = count(*batch)
     if samples <= size:
         yield batch

@@ -75,7 +75,6 @@ KINDS: dict[str, Any] = {
 
 
 def dump_state(state: CuratorState) -> dict[str, Any]:
-    """Return the fields of a state as tensors and plain values."""
     return {one.name: pack(getattr(state, one.name)) for one in fields(state) if one.name not in LIVE}
 
 

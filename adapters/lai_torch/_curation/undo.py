@@ -70,7 +70,6 @@ class Undo:
             self.generator.set_state(self._drawn)
 
     def restore_buffers(self) -> None:
-        """Put the model's buffers back, and what they held."""
         for module, name, buffer in self._buffers:
             module._buffers[name] = buffer
         for buffer, copy in self._copies:
@@ -82,7 +81,6 @@ class Undo:
 
     @property
     def has_stepped(self) -> bool:
-        """Whether the optimizer has moved a parameter."""
         return self._before is not None and self._before != [one._version for one in self._held]
 
     def detach_gradients(self, *, begins: bool) -> list[tuple[Tensor, Tensor]]:

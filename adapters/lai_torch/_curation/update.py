@@ -71,7 +71,6 @@ class Updater:
         return state, weighed, replace(found, used=used, updated=ready)
 
     def step(self) -> None:
-        """Step with the gradient that is ready."""
         with self.engine.group.raise_together():
             if self.scaler is None:
                 self.optimizer.step()

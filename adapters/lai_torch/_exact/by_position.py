@@ -41,7 +41,6 @@ class Positions(Function):
 
 
 def check_positions(losses: Any) -> Tensor:
-    """Raise unless a loss gives one number for each position of each sample."""
     if not isinstance(losses, Tensor) or losses.ndim != 2:
         got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
         msg = f"loss: expected one number a position, shape (n, t), where per_position=True, got {got}"

@@ -15,7 +15,6 @@ CLIP_EPSILON = 1e-6
 
 
 def check_optimizer(optimizer: Any) -> None:
-    """Raise unless the optimizer's step is known."""
     if type(optimizer) not in SUPPORTED:
         names = ", ".join(kind.__name__ for kind in SUPPORTED)
         msg = f"optimizer: expected one of {names} of torch.optim, got {type(optimizer).__name__}"

@@ -490,7 +490,6 @@ def collect_gradients(graph: Graph, plan: Plan, *, every: bool) -> Received:
 
 
 def _join_positions(records: list[Any]) -> list[Tensor]:
-    """Return both sides of several records with the positions of all."""
     sides = ([one.activations, one.output_gradients] for one in records)
     return [torch.cat(list(map(add_positions, side)), 1) for side in zip(*sides, strict=True)]
 

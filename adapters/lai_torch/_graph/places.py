@@ -68,7 +68,6 @@ class Axis:
         return self.axis != len(shape) - 1 and self.fits(shape)
 
     def fits(self, shape: torch.Size) -> bool:
-        """Whether a tensor of this shape has so many entries on the axis."""
         return len(shape) > self.axis and shape[self.axis] == self.outer * self.samples * self.inner
 
 
@@ -119,7 +118,6 @@ class Scale:
 
     @classmethod
     def choose_scale(cls, dtypes: set[torch.dtype]) -> "Scale":
-        """Return the scale for gradients of these types."""
         if torch.float16 in dtypes:
             return cls(base=8, shift=0, within=4 * torch.finfo(torch.float16).eps)
         kinds = map(torch.finfo, dtypes)

@@ -54,7 +54,6 @@ class Plan:
 
     @cached_property
     def uses_by_name(self) -> Mapping[str, list[Use]]:
-        """The uses of each parameter."""
         found: dict[str, list[Use]] = defaultdict(list)
         for use in self.uses:
             for name in use.source.names:

@@ -49,7 +49,6 @@ class Sides:
 
 
 def is_argument(graph: Graph, node: int, slot: int) -> bool:
-    """Whether a node is a product, and the argument one of its two factors."""
     name = graph.names[node]
     return name in PRODUCTS and slot in PRODUCTS[name].slots
 

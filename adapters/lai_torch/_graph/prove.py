@@ -55,7 +55,6 @@ class Exchange:
     others: list[tuple[Graph, Tensor]]
 
     def matches(self, graph: Graph) -> bool:
-        """Whether both passes have the graph of a batch."""
         return self.plain.signature == graph.signature == self.moved.signature
 
 
@@ -361,7 +360,6 @@ class Sketch:
         return cls(_project(real, real.shape), real.shape)
 
     def size(self) -> float:
-        """Return the norm."""
         return norm(self.values)
 
     def distance(self, other: "Sketch") -> float:
@@ -501,7 +499,6 @@ def _weigh(record: Any, weights: Tensor) -> Any:
 
 
 def norm(gradient: Tensor | None) -> float:
-    """Return the root of the sum of squares."""
     if gradient is None:
         return 0.0
     real = view_real(densify(gradient.detach()))

@@ -138,7 +138,6 @@ class Reader:
         self._said: set[str] = set()
 
     def recall(self, routed: frozenset[str], left: frozenset[str]) -> None:
-        """Take up which parameters had rows routed to them, and which are left to passes of a sample."""
         # plans were made for other parameters
         if (routed, left) != (self.routed, self.left):
             self._plans.clear()
@@ -266,7 +265,6 @@ class Reader:
         return collect_held(self.model, self.loss).memoise(_identify)
 
     def _count_writes(self) -> dict[str, int]:
-        """Return how often each parameter was written that no forward pass may write."""
         watched = collect_held(self.model, self.loss).memoise(_watch_writes)
         return {name: one._version for name, one in watched.items()}
 

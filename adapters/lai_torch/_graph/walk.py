@@ -33,15 +33,12 @@ class Graph:
 
     @property
     def samples(self) -> int:
-        """How many losses there are."""
         return int(self.losses.shape[0])
 
     def shape(self, edge: Edge) -> torch.Size:
-        """Return the shape of the gradient that an edge receives."""
         return torch.Size(self.nodes[edge[0]]._input_metadata[edge[1]].shape)
 
     def dtype(self, edge: Edge) -> torch.dtype:
-        """Return the type of the gradient that an edge receives."""
         found: torch.dtype = self.nodes[edge[0]]._input_metadata[edge[1]].dtype
         return found
 
@@ -80,7 +77,6 @@ class Graph:
         return found
 
     def gradient_edge(self, edge: Edge) -> GradientEdge:
-        """Return an edge as `torch.autograd.grad` takes it."""
         return GradientEdge(self.nodes[edge[0]], edge[1])
 
     def gradients(self, edges: list[Edge], weights: Tensor) -> list[Tensor | None]:

@@ -87,7 +87,6 @@ class Function:
         return trainable
 
     def point(self) -> Point:
-        """Return a copy of the parameters as they are."""
         return {name: parameter.detach().clone() for name, parameter in self.parameters().items()}
 
     @contextmanager
@@ -189,7 +188,6 @@ def finite_gradient(
 
 
 def densify(gradient: Tensor) -> Tensor:
-    """Return a gradient as a dense one."""
     if gradient.is_nested:
         return gradient.values() if gradient.layout == torch.jagged else gradient.to_padded_tensor(0.0)
     return gradient.to_dense()  # as it is where it is dense

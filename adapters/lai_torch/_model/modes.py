@@ -201,7 +201,6 @@ class _Switch(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def put_buffers_back(self) -> None:
-        """Give the buffers that were written to their values back."""
         for buffer, before in self._buffers.values():
             buffer.data.copy_(before)
 

@@ -42,11 +42,9 @@ class Streams:
         return random.getstate(), numbers, drawn, [one.get_state() for one in self.generators]
 
     def has_moved(self) -> bool:
-        """Say whether something was drawn."""
         return not _has_same_state(self._read_streams(), self.before)
 
     def equal(self, other: "Streams") -> bool:
-        """Say whether another time they were in the same state."""
         return _has_same_state(self.before, other.before)
 
     def restore(self) -> None:

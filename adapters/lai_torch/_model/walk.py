@@ -202,7 +202,6 @@ def _collect(root: nn.Module) -> Held:
 
 
 def modules_of(model: nn.Module, loss: Any = None) -> Sequence[nn.Module]:
-    """Return the modules of a model, and those of a loss that is one."""
     return collect_held(model, loss).modules
 
 
@@ -223,7 +222,6 @@ def set_training(modules: Iterable[nn.Module], *, mode: bool) -> None:
 
 
 def restore_training(modules: Iterable[nn.Module], flags: Iterable[bool]) -> None:
-    """Give modules back the flags of training that they had, where these are others now."""
     changed = [(module, flag) for module, flag in zip(modules, flags, strict=True) if module.training != flag]
     for mode in (True, False):
         set_training([module for module, flag in changed if flag == mode], mode=mode)

@@ -43,7 +43,6 @@ class Samples:
 
     @property
     def are_images(self) -> bool:
-        """Whether the samples are images."""
         return isinstance(self.contents[0], Path)
 
 
@@ -214,7 +213,6 @@ def collate_texts(
 
 
 def collate_images(processor: Any, classes: dict[str, int], pairs: list[tuple[Any, Any]]) -> Any:
-    """Read images by the model's processor."""
     paths, labels = zip(*pairs, strict=True)
     inputs = dict(processor([_open_image(path) for path in paths], return_tensors="pt"))
     return inputs, {"labels": class_numbers(labels, classes)}

@@ -38,7 +38,6 @@ class Log:
         self._groups: dict[Any, list[float]] = {}
 
     def add(self, report: Report) -> None:
-        """Take a step's report."""
         self._fractions.append(report.kept_fraction)
         if report.scores is not None:
             self._scores.append(report.scores.detach())

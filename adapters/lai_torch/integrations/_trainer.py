@@ -180,13 +180,11 @@ class Mixing:
             self.sources.add(scores, torch.nan_to_num(sources, nan=-1.0))
 
     def shares(self) -> dict[str, float]:
-        """Return the weights, as a trainer logs them."""
         mixture = self.sources.mixture
         names = mixture.names or range(len(mixture.weights))
         return {f"curation/share/{name}": one for name, one in zip(names, mixture.weights, strict=True)}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds."""
         sampler = None
         if self.sampler is not None:
             sampler = self.sampler.state_dict(batches=self.drawn)
@@ -200,11 +198,9 @@ class ResumedSampler(Sampler[int]):
         self.sampler, self.trained = sampler, trained
 
     def __len__(self) -> int:
-        """Return the number of samples of an epoch."""
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[int]:
-        """Yield indices to the end of the epoch."""
         trained, self.trained = self.trained, 0
         yield from itertools.repeat(0, trained)
         yield from self.sampler

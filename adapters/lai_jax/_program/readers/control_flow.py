@@ -17,16 +17,9 @@ def _merge(eqn: Any, left: Value, right: Value) -> Value:
     view = left.view if match_views(left.view, right.view) else None
     samples = left.sample_axis or right.sample_axis
     leaves = frozenset[int]() if samples else left.leaves | right.leaves
-    return Value(
-        left.shape,
-        left.dtype,
-        samples,
-        leaves,
-        view,
-        left.flat & right.flat,
-        layers=left.layers | right.layers,
-        scaled=left.scaled | right.scaled,
-    )
+    layers, scaled = left.layers | right.layers, left.scaled | right.scaled
+    flat = left.flat & right.flat
+    return Value(left.shape, left.dtype, samples, leaves, view, flat, layers=layers, scaled=scaled)
 
 
 def _check_output(eqn: Any, value: Value, wanted: Value) -> None:
@@ -37,9 +30,7 @@ def _check_output(eqn: Any, value: Value, wanted: Value) -> None:
 
 def _leave_body(value: Value) -> Value:
     """Return what is known of a value once it has left a body: no view and no known numbers."""
-    return Value(
-        value.shape, value.dtype, value.sample_axis, value.leaves, layers=value.layers, scaled=value.scaled
-    )
+    return replace(value, view=None, flat=frozenset(), known=None, columns=None)
 
 
 def read_scan(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
@@ -135,7 +126,6 @@ def read_cond(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -
 
 
 def read_remat(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> list[int]:
-    """Read a body that is recomputed in the backward pass."""
     program = reader.nest().whole(close_jaxpr(eqn.params["jaxpr"]), values)
     return reader.emit(
         eqn, slots, [_leave_body(program.values[slot]) for slot in program.outputs], bodies=(program,)

@@ -22,9 +22,7 @@ def read(reader: Reader, eqn: Any, slots: list[int], values: list[Value]) -> lis
         raise unknown(eqn, what)
     program = reader.isolate().whole(eqn.params["call_jaxpr"], values)
     outputs = [program.values[slot] for slot in program.outputs]
-    rule = None
-    if reader.reading.differentiated:
-        rule = _follow_rule(reader, eqn, values, outputs)
+    rule = _follow_rule(reader, eqn, values, outputs) if reader.reading.differentiated else None
     return reader.emit(eqn, slots, outputs, rule=rule)
 
 

@@ -109,8 +109,8 @@ class SampleReader(Reader):
         values, kept = self.program.values, len(self.program.operations)
         given, first = [values[slot] for slot in slots], len(values)
         shapes = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in given]
-        plain = Reader(self.reading, self.loops, (*self.path, len(self.reading.held)))
-        plain.program = self.program
+        path = (*self.path, len(self.reading.held))
+        plain = Reader(self.reading, self.loops, path, self.program)
         try:
             mapped = MappedEquation(eqn, [value.batched for value in given], self.samples.samples)
             closed = jax.make_jaxpr(mapped.run)(*shapes)

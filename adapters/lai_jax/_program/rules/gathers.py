@@ -101,7 +101,6 @@ def gather_aligned(eqn: Any, data: jax.Array, indices: jax.Array, column: int, a
         rest,
         aligned,
         params["slice_sizes"],
-        unique_indices=False,
         mode=params["mode"],
         fill_value=params["fill_value"],
     )
@@ -134,7 +133,8 @@ def scatter_axes(eqn: Any, values: Sequence[Value]) -> tuple[SampleAxis, SampleA
     data, indices, updates = values
     numbers = eqn.params["dimension_numbers"]
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    pairs = dict(zip(_list_kept(data, gone), numbers.update_window_dims, strict=True))
+    kept = [axis for axis in range(len(data.shape)) if axis not in gone]
+    pairs = dict(zip(kept, numbers.update_window_dims, strict=True))
     outside = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
     for axis, by_index in zip(
         numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True
@@ -154,7 +154,3 @@ def scatter_axes(eqn: Any, values: Sequence[Value]) -> tuple[SampleAxis, SampleA
             if place == updated:
                 return found.move(axis), found.move(place)
     raise couples(eqn, "writes to samples of the batch by index")
-
-
-def _list_kept(value: Value, gone: Sequence[int]) -> list[int]:
-    return [axis for axis in range(len(value.shape)) if axis not in gone]

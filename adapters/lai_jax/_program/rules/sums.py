@@ -16,20 +16,16 @@ from lai_jax._program.program import Scaled, Use, Value
 from lai_jax._program.rules.primitives import ELEMENTWISE, names
 from lai_jax._program.views import match_views
 
-_KEPT = frozenset(
-    names("neg copy convert_element_type real imag select_n reduce_precision sharding_constraint name")
+_KEPT = names("neg copy convert_element_type real imag select_n reduce_precision sharding_constraint name")
+_ADDED = names("add sub add_any")
+_ARRANGED = names(
+    "slice dynamic_slice dynamic_update_slice pad rev concatenate stack unstack split gather scatter"
 )
-_ADDED = frozenset(names("add sub add_any"))
-_ARRANGED = frozenset(
-    names("slice dynamic_slice dynamic_update_slice pad rev concatenate stack unstack split gather scatter")
-)
-_SUMMED = frozenset(
-    names(
-        """
-        cumsum reduce_window_sum reduce_window conv_general_dilated fft triangular_solve scatter-add
-        scatter-sub
-        """
-    )
+_SUMMED = names(
+    """
+    cumsum reduce_window_sum reduce_window conv_general_dilated fft triangular_solve scatter-add
+    scatter-sub
+    """
 )
 Found = frozenset[Scaled]
 
@@ -51,10 +47,7 @@ def entries_of(use: Use, value: Value, *, size: int) -> Found:
 
 
 def follow(eqn: Any, values: Sequence[Value], rows: Callable[[Use], bool]) -> Followed:
-    """Return what an operation on batched values makes of the entries of parameters in them.
-
-    `rows` says whether a use takes rows of a parameter with more axes.
-    """
+    """Return what an operation on batched values makes of the entries of parameters in them."""
     if not any(value.scaled for value in values):
         return Followed()
     carried = {one for value in values for one in value.scaled if one.row or one.bent}

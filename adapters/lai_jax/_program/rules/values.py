@@ -31,17 +31,10 @@ def read_unbatched(eqn: Any, values: Sequence[Value]) -> list[Value]:
     for index, variable in enumerate(eqn.outvars):
         known = None if folded is None else folded[index]
         shape, dtype = tuple(variable.aval.shape), variable.aval.dtype
-        inexact = jnp.issubdtype(dtype, jnp.inexact)
-        found.append(
-            Value(
-                shape,
-                dtype,
-                leaves=leaves if inexact else frozenset(),
-                view=view if inexact and index == 0 else None,
-                flat=flat,
-                known=known,
-            )
-        )
+        value = Value(shape, dtype, flat=flat, known=known)
+        if jnp.issubdtype(dtype, jnp.inexact):
+            value = replace(value, leaves=leaves, view=view if index == 0 else None)
+        found.append(value)
     return found
 
 
@@ -88,16 +81,13 @@ def _flat_axes(eqn: Any, values: Sequence[Value]) -> frozenset[int]:
             if axis not in kept or operand.shape[kept[axis]] == 1 or kept[axis] in operand.flat
         )
     if values and (name == "concatenate" or name in ELEMENTWISE):
-        everywhere = frozenset(range(len(shape))) - {eqn.params.get("dimension")}
-        return everywhere.intersection(*(_find_repeated(value, shape) for value in values))
+        flat = frozenset(range(len(shape))) - {eqn.params.get("dimension")}
+        for value in values:
+            if value.shape:  # a single number is one entry everywhere
+                spread = {axis for axis, size in enumerate(value.shape) if size == 1 and shape[axis] > 1}
+                flat &= value.flat | spread
+        return flat
     return frozenset(place for side in range(len(values)) for place in _carry(eqn, values, side))
-
-
-def _find_repeated(value: Value, shape: tuple[int, ...]) -> frozenset[int]:
-    """Return along which axes of a shape a value that is spread to it repeats one entry."""
-    if not value.shape:
-        return frozenset(range(len(shape)))
-    return value.flat | {axis for axis, size in enumerate(value.shape) if size == 1 and shape[axis] > 1}
 
 
 def _carry(eqn: Any, values: Sequence[Value], side: int) -> Iterator[int]:

@@ -144,7 +144,6 @@ class Engine:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Return this process's part of a tensor."""
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
     return tensor
