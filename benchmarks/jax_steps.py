@@ -26,7 +26,6 @@ Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def work(model: Model, samples: int, validation: int) -> Work:
-    """Draw the batches."""
     draw = np.random.default_rng(0)
     return model, model.batch(draw, samples), model.batch(draw, validation)
 

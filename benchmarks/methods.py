@@ -40,7 +40,6 @@ def plain_step(work: Work, optimizer: torch.optim.Optimizer, part: Any = None) -
 
 
 def plain(work: Work, optimizer: torch.optim.Optimizer) -> Step:
-    """Train on the whole batch."""
     return Step(lambda: plain_step(work, optimizer))
 
 

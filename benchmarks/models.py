@@ -35,12 +35,10 @@ class Work:
     positions: str | None = None
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return a fresh SGD with momentum."""
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         return torch.optim.SGD(trained, lr=1e-4, momentum=0.9)
 
     def losses(self, inputs: Any, targets: Any) -> Tensor:
-        """Run the model and return the loss of each sample."""
         return self.loss(called(self.model, inputs), targets)
 
 
@@ -64,7 +62,6 @@ def resnet(samples: int, validation: int) -> Work:
 
 
 def images(*sizes: int) -> list[Side]:
-    """Return images of 32x32 in ten classes."""
     return [(torch.randn(n, 3, 32, 32), torch.arange(n) % 10) for n in sizes]
 
 

@@ -22,7 +22,6 @@ class Network(nnx.Module):
         self.head = nnx.Linear(64, 10, rngs=rngs)
 
     def __call__(self, inputs):
-        """Return the logits."""
         return self.head(self.drop(nnx.relu(self.norm(self.body(inputs)))))
 
 

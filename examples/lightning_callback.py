@@ -20,15 +20,12 @@ class Digits(pl.LightningModule):
         self.curation = curation
 
     def forward(self, inputs):
-        """Return the logits."""
         return self.net(inputs)
 
     def training_step(self, batch, index):
-        """Return the loss."""
         return self.curation.objective(batch)
 
     def configure_optimizers(self):
-        """Return Adam."""
         return torch.optim.Adam(self.parameters(), lr=3e-3)
 
 

@@ -80,7 +80,6 @@ class Decoder(nn.Module):
         return sum(checkpoint(self.summed, *part, use_reentrant=False) for part in parts) / LENGTH
 
     def summed(self, hidden, labels):
-        """Return each row's loss, summed over its positions."""
         logits = self.head(hidden).flatten(0, 1)
         return cross_entropy(logits, labels.flatten(), reduction="none").view_as(labels).sum(1)
 

@@ -35,7 +35,6 @@ def reward(prompts, completions, wrong, **_):
 
 
 def tokenizer():
-    """Return a tokenizer of numbers."""
     words = {str(number): number for number in range(WORDS)} | {"<pad>": WORDS, "<eos>": WORDS + 1}
     made = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()

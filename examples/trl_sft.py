@@ -29,7 +29,6 @@ def texts(count, seed, noise=0.0):
 
 
 def tokenizer():
-    """Return a tokenizer of numbers."""
     words = {str(number): number for number in range(WORDS)} | {"<pad>": WORDS, "<eos>": WORDS + 1}
     made = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()

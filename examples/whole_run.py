@@ -30,7 +30,6 @@ class Perceptron(torch.nn.Module):
         self.layers = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
 
     def forward(self, pixels):
-        """Return the logits."""
         return self.layers(pixels)
 
 

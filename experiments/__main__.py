@@ -39,7 +39,6 @@ def run_one(study: Study, size: str | None, **options: Any) -> None:
 
 
 def run_all(size: str | None, **options: Any) -> None:
-    """Run them one after the other."""
     for study in STUDIES.values():
         click.echo(f"== {study.title} ({study.about})")
         run_one(study, size, **options)

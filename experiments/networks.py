@@ -101,5 +101,4 @@ class Classifier(nn.Module):
 
 
 def next_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return each sequence's mean loss."""
     return functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(1)

@@ -56,7 +56,6 @@ class Case(judge.Case):
         return side
 
     def losses(self, batch: Batch) -> Array:
-        """Return the losses of a batch in one call."""
         return np.asarray(self._losses(self.params, *batch))
 
     @cached_property
@@ -64,7 +63,6 @@ class Case(judge.Case):
         return jax.jit(lambda *given: self.loss(self.apply(*given[:2]), given[2]))
 
     def one(self, batch: Batch, index: int) -> Batch:
-        """Return one sample as a batch."""
         cut: Batch = one(batch, index)
         return cut
 
@@ -72,8 +70,6 @@ class Case(judge.Case):
         """Refuse nothing: a function of JAX has one gradient."""
 
     def trace(self, batch: Batch, **options: Any) -> lai.Trace:
-        """Trace a batch by this library."""
-
         def run(params: Any, inputs: Any, targets: Any) -> lai.Trace:
             return lai_jax.trace(self.apply, params, self.loss, inputs, targets, **options)
 
@@ -81,8 +77,6 @@ class Case(judge.Case):
         return traced
 
     def exact_scores(self) -> Any:
-        """Return exact scores by this library."""
-
         def run(params: Any, validation: Batch, training: Batch) -> Any:
             return lai_jax.exact_scores(self.apply, params, self.loss, validation, training)
 
@@ -90,17 +84,14 @@ class Case(judge.Case):
 
 
 def draw(rng: np.random.Generator, *shape: int) -> Any:
-    """Draw standard normal numbers."""
     return jnp.asarray(rng.standard_normal(shape))
 
 
 def draw_dense(rng: np.random.Generator, width: int, outputs: int) -> dict[str, Any]:
-    """Draw the parameters of a dense layer."""
     return {"w": draw(rng, width, outputs) / width**0.5, "b": draw(rng, outputs) / 4}
 
 
 def apply_dense(params: dict[str, Any], inputs: Any) -> Any:
-    """Apply a dense layer."""
     return inputs @ params["w"] + params["b"]
 
 

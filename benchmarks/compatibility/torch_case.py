@@ -81,13 +81,11 @@ class Case(judge.Case):
         return side
 
     def losses(self, batch: Batch) -> Array:
-        """Return the losses of a batch in one call."""
         with torch.no_grad():
             values: Array = self.loss(called(self.model, batch[0]), batch[1]).numpy()
         return values
 
     def one(self, batch: Batch, index: int) -> Batch:
-        """Return one sample as a batch."""
         cut: Batch = rows(batch, [index], len(batch[1]))
         return cut
 
@@ -99,11 +97,9 @@ class Case(judge.Case):
             raise UnfitError("random: another gradient at every call")
 
     def trace(self, batch: Batch, **options: Any) -> lai.Trace:
-        """Trace a batch by this library."""
         return lai_torch.trace(self.model, self.loss, *batch, **options)
 
     def exact_scores(self) -> Tensor:
-        """Return exact scores by this library."""
         return lai_torch.exact_scores(self.model, self.loss, self.validation, self.training)
 
     @contextmanager

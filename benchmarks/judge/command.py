@@ -82,7 +82,6 @@ def judge_error(problem: Exception) -> dict[str, Any]:
 
 
 def shorten(text: str) -> str:
-    """Return the beginning of a message, on one line."""
     return " ".join(text.split())[:160]
 
 

@@ -154,7 +154,6 @@ def ask_dattri_llm(case: Case) -> Answer:
 
 
 def products(rows: dict[str, Tensor]) -> Tensor:
-    """Return the inner products `(n, n)` of gradients by parameter."""
     if not rows:
         raise ExplainsNoneError
     whole = torch.cat([part.flatten(1) for part in rows.values()], 1)

@@ -58,17 +58,14 @@ def on_tokens(run: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> Par
 
 
 def body() -> nn.Linear:
-    """Return a layer from vectors."""
     return nn.Linear(7, D)
 
 
 def head(width: int = D) -> nn.Linear:
-    """Return the last layer."""
     return nn.Linear(width, WORDS)
 
 
 def weight(*shape: int) -> nn.Parameter:
-    """Return a parameter that no layer holds."""
     return nn.Parameter(torch.randn(shape))
 
 
@@ -222,7 +219,6 @@ class Case:
         self.trainable = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
 
     def losses(self, outputs: Any, targets: Tensor) -> Tensor:
-        """Return one loss a sample."""
         return LOSS(read(outputs), targets)
 
     def gradients(self) -> dict[str, Tensor]:
@@ -243,7 +239,6 @@ class Case:
 
 
 def read(outputs: Any) -> Tensor:
-    """Return the logits of a model's outputs."""
     return outputs["last"]["logits"] if isinstance(outputs, dict) else outputs
 
 

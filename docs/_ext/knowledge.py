@@ -109,12 +109,10 @@ def known_of(env) -> Known:
 
 
 def node_page(node: str) -> str:
-    """Name the page that shows the source of a test or proof."""
     return "source/" + node.partition("::")[0].removesuffix(".py")
 
 
 def kernel_page(path: str) -> str:
-    """Name the page that shows a file under Coq's kernel."""
     return "source/" + path.removesuffix(".v")
 
 
@@ -124,7 +122,6 @@ def anchor(node: str) -> str:
 
 
 def short(node: str) -> str:
-    """Name a test or proof without its folder."""
     path, _, name = node.partition("::")
     return f"{path.rpartition('/')[2]}::{name.replace('::', '.')}"
 

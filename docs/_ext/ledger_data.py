@@ -15,7 +15,6 @@ SCHEMA = Path(__file__).with_name("statements.schema.json")
 
 
 def data(app):
-    """Give what the site knows of each statement."""
     known = known_of(app.env)
     return {slug: _entry(app, known, slug) for slug in known.entries}
 
@@ -51,7 +50,6 @@ def _digest(path):
 
 
 def write(app, exception):
-    """Write the data, and the schema beside it."""
     if exception is None and app.builder.name == "html":
         text = json.dumps(data(app), indent=1, sort_keys=True, ensure_ascii=False)
         (Path(app.outdir) / "statements.json").write_text(text + "\n", encoding="utf-8")

@@ -26,7 +26,6 @@ def page(name):
 
 
 def record(name):
-    """Return the path of a page's record."""
     return RECORDS / f"{name}.ipynb"
 
 

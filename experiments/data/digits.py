@@ -27,7 +27,6 @@ class NoisyDigits(NamedTuple):
 
     @property
     def wrong(self) -> Tensor:
-        """Which training labels are wrong."""
         return self.training[1] != self.true_labels
 
 

@@ -46,7 +46,6 @@ def label(axes: Axes, **texts: Any) -> None:
 
 
 def lines(axes: Axes, x: Sequence[float], curves: Mapping[str, Any]) -> None:
-    """Draw one line an estimator."""
     for name, curve in curves.items():
         color, style = LOOKS[name]
         axes.plot(x, np.asarray(curve), style, color=color, lw=1.8, label=name)

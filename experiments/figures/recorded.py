@@ -15,7 +15,6 @@ DEPTHS, RATES = (2, 3, 4, 6, 8, 12), (0.1, 0.3, 1.0, 2.0, 5.0)
 
 
 def read() -> dict[str, Any]:
-    """Return the committed record."""
     return records.read(records.RESULTS / "theory" / "figures.json")
 
 

@@ -40,10 +40,8 @@ class Meter:
 
     @property
     def total(self) -> float:
-        """The operations so far."""
         return self.apart + (self.counted * self.steps / self.watched if self.watched else 0.0)
 
     @property
     def seconds(self) -> float:
-        """The seconds of all steps so far."""
         return self.timed * self.steps / max(1, self.steps - self.watched)

@@ -24,6 +24,5 @@ def write(record: dict[str, Any], path: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a record."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

@@ -62,11 +62,9 @@ class Run:
         return model, torch.optim.Adam(model.parameters(), lr=self.task.learning_rate)
 
     def batch(self, rows: Tensor) -> Batch:
-        """Return samples."""
         return self.inputs[rows], self.labels[rows]
 
     def losses(self, rows: Tensor, model: nn.Module | None = None) -> Tensor:
-        """Return the losses of samples, without a gradient."""
         inputs, labels = self.batch(rows)
         return LOSS(outputs(model or self.model, inputs), labels)
 
@@ -78,12 +76,10 @@ class Run:
         return weights
 
     def accuracy(self, batch: Batch) -> float:
-        """Return the share of right answers."""
         found = outputs(self.model, batch[0]).argmax(1)
         return float((found == batch[1]).double().mean())
 
     def mean_loss(self, batch: Batch) -> float:
-        """Return the mean loss, without a gradient."""
         return float(LOSS(outputs(self.model, batch[0]), batch[1]).double().mean())
 
 

@@ -21,7 +21,6 @@ STUDIES = {study.name: study for study in ORDER if isinstance(study, Study)}
 
 
 def pictures(name: str) -> dict[str, Figure]:
-    """Draw a study's committed record."""
     return SHOWN[name].pictures(record.read(record.RESULTS / f"{name}.json"))
 
 

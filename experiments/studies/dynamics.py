@@ -23,7 +23,6 @@ RUNS = ("LAI", "Ghost", "plain, scored by LAI")
 
 
 def config(size: str) -> dict[str, Any]:
-    """Return the settings."""
     if size == "quick":
         return {"seeds": [0, 1], "epochs": 5, "share": 0.4}
     return {"seeds": list(range(5)), "epochs": 30, "share": 0.4}

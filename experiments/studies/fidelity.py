@@ -40,13 +40,11 @@ class Setting:
 
 
 def perceptron(seed: int) -> nn.Module:
-    """Return four linear layers on digits."""
     torch.manual_seed(seed)
     return chain((64, 48, 48, 48, 10))
 
 
 def gpt(seed: int) -> nn.Module:
-    """Return a small GPT on prose."""
     return GPT(len(prose.alphabet()) + 1, CONTEXT, seed=seed)
 
 

@@ -30,7 +30,6 @@ SETTINGS = {MAIN: 0.0, "GPT, 40% wrong": 0.4}
 
 
 def config(size: str) -> dict[str, Any]:
-    """Return the settings."""
     if size == "quick":
         small = {"epochs": 2, "training": 64, "reading": 5, "testing": 100}
         return {"seeds": [0, 1], **small, "settings": [MAIN]}

@@ -73,7 +73,6 @@ CLAIMS = (
 
 
 def config(size: str) -> dict[str, Any]:
-    """Return the settings."""
     if size == "quick":
         return {"seeds": [0, 1], "epochs": 2, "settings": [MAIN]}
     return {"seeds": list(range(5)), "epochs": 30, "settings": list(SETTINGS)}

@@ -39,7 +39,6 @@ METHODS = (NULL, ORACLE, *CHOSEN, *CURATED)
 
 
 def config(size: str) -> dict[str, Any]:
-    """Return the settings."""
     if size == "quick":
         return {"seeds": [0, 1], "steps": 6, "bad": 0.3}
     return {"seeds": list(range(5)), "steps": 150, "bad": 0.3}
@@ -129,7 +128,6 @@ def claims(methods: Methods) -> dict[str, dict[str, Any]]:
 
 
 def draw(record: dict[str, Any]) -> dict[str, Figure]:
-    """Draw test losses."""
     figure, (axes,) = pictures.figure(height=3.2)
     pictures.intervals(axes, {name: each["test loss"] for name, each in record["methods"].items()})
     pictures.label(axes, xlabel="loss on clean test text, after equal steps")

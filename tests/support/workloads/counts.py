@@ -92,7 +92,6 @@ class Counts(TorchDispatchMode):
 
 
 def counted(run: Callable[[], Any]) -> Counts:
-    """Return the counts of a call."""
     with Counts() as counts:
         run()
     return counts

@@ -101,7 +101,6 @@ def whole(tree: Any) -> list[np.ndarray]:
 
 
 def largest(found: Any, expected: Any) -> float:
-    """Return the largest error over the largest entry."""
     pairs = zip(whole(found), whole(expected), strict=True)
     return max(float(np.abs(one - other).max() / max(np.abs(other).max(), 1e-300)) for one, other in pairs)
 

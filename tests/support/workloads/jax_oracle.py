@@ -20,8 +20,6 @@ def run_compiled(function: Callable[..., Any], *given: Any) -> Any:
 
 
 def one(tree: Any, index: int) -> Any:
-    """Cut one sample out of a batch, as a batch of one."""
-
     def cut(leaf: Any) -> Any:
         keys = jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
         return (leaf if keys else np.asarray(leaf))[index : index + 1]

@@ -38,7 +38,6 @@ class Module(pl.LightningModule):
         return None
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return AdamW."""
         return torch.optim.AdamW(self.net.parameters(), lr=0.01)
 
 

@@ -33,5 +33,4 @@ def measure(build: Callable[[], Case], seed: int = 0) -> dict[str, Any]:
 
 
 def bound(name: str) -> float:
-    """Relative error that a model may have."""
     return COARSE_BOUND if name in COMPUTES_IN_FLOAT32 else BOUND

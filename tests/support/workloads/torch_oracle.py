@@ -9,7 +9,6 @@ from torch.utils._pytree import tree_map_only
 
 
 def rows(tree: Any, index: Tensor | slice | list[int], samples: int) -> Any:
-    """Cut some samples out of a nested batch."""
     cut = lambda one: one[index] if one.ndim and one.shape[0] == samples else one  # noqa: E731
     return tree_map_only(Tensor, cut, tree)
 

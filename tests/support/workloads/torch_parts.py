@@ -24,14 +24,12 @@ class Case:
 
 
 def doubled(case: Case) -> Case:
-    """Return the case in float64 and eval mode."""
     double = lambda one: one.double() if one.is_floating_point() else one  # noqa: E731
     batch = tree_map_only(Tensor, double, (case.inputs, case.targets))
     return Case(copy.deepcopy(case.model).double().eval(), case.loss, *batch)
 
 
 def classification(outputs: Any, targets: Tensor) -> Tensor:
-    """Cross-entropy of each sample."""
     return functional.cross_entropy(getattr(outputs, "logits", outputs), targets, reduction="none")
 
 
@@ -46,7 +44,6 @@ def next_token(outputs: Any, targets: Tensor) -> Tensor:
 
 
 def labels(samples: int) -> Tensor:
-    """Targets of a classification."""
     return torch.arange(samples) % CLASSES
 
 
@@ -66,7 +63,6 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the block."""
         hidden = functional.relu(self.bn1(self.conv1(inputs)), inplace=True)
         return functional.relu(self.bn2(self.conv2(hidden)) + self.shortcut(inputs), inplace=True)
 

@@ -22,7 +22,6 @@ STEPS, SAMPLES, VALIDATION = 4, 32, 47
 
 
 def network(seed: int = 0, width: int = 16, classes: int = 5) -> nn.Sequential:
-    """Return a small network in double precision."""
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = [nn.Linear(8, width), nn.GELU(), nn.Linear(width, width), nn.GELU()]
     model = nn.Sequential(*layers, nn.Linear(width, classes)).double()
@@ -35,7 +34,6 @@ class Block(nn.Sequential):
     """Layers around which their input goes on."""
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Add what the layers return."""
         return hidden + super().forward(hidden)
 
 
@@ -54,25 +52,21 @@ class Tied(nn.Module):
         self.double()
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the logits of every position."""
         logits: Tensor = self.head(self.block(self.embedding(tokens)))
         return logits
 
 
 def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return each sequence's summed loss."""
     return nn.functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none").sum(1)
 
 
 def batch(samples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets of the network."""
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(samples, 8, dtype=torch.float64, generator=generator)
     return inputs, torch.randint(5, (samples,), generator=generator)
 
 
 def token_batch(samples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return tokens and the next ones."""
     tokens = torch.randint(11, (samples, 7), generator=torch.Generator().manual_seed(seed))
     return tokens[:, :-1], tokens[:, 1:]
 

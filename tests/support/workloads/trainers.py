@@ -44,7 +44,6 @@ def collate(rows: list[dict[str, Any]]) -> dict[str, Tensor]:
 
 
 def language_model(dropout: float = 0.0) -> Any:
-    """Return a GPT-2 of two blocks in double precision."""
     torch.manual_seed(1)
     rates = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
     model: Any = transformer(
