@@ -62,8 +62,6 @@ def named(edges=EDGES, square=GOOD[0][:2]):
 
 
 def annotated(annotation):
-    """Define a function with such an argument."""
-
     def function(array, /):
         return array
 

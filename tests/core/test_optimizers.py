@@ -74,7 +74,6 @@ class Training:
         return parameter.detach().numpy(), state["exp_avg"].numpy(), state["exp_avg_sq"].numpy()
 
     def arrays(self, weights):
-        """Return what a step is given: parameters, gradient and moments."""
         return self.theta, weights @ self.gradients, self.first, self.second
 
     def scores(self, adam, weights):

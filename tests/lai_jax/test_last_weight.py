@@ -45,7 +45,6 @@ def embedded(p, x, f):
 
 
 def chain(p, x, f):
-    """Apply three layers, and one more that trains and reaches no loss."""
     hidden = f.tanh(f.layer(x, p["S"], p["c"]))
     lost = f.stop(f.tanh(f.layer(hidden, p["lost"])))
     hidden = f.tanh(f.layer(hidden, p["Q"])) * p["g"] + lost

@@ -131,7 +131,6 @@ def test_what_keeps_samples_apart_is_taken(name):
 
 @holding(lambda meet=False: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), meet=meet))
 def make_graphs(own, nodes, edges, graph, graphs):
-    """Add up the ends of edges, of graphs that lie side by side."""
     nodes = own.body(nodes - nodes.mean(0) if own.meet else nodes).tanh()
     return own.head(nodes.new_zeros(graphs, 5).index_add(0, graph, nodes[edges[1]]))
 

@@ -70,12 +70,10 @@ class Reach:
     """A plugin of pytest: which test reaches which line of the packages, and how long it takes."""
 
     def __init__(self) -> None:
-        """Start with nothing seen."""
         self.coverage = Coverage(data_file=None, config_file=False, include=[f"{one}/*" for one in FOLDERS])
         self.seconds: dict[str, float] = {}
 
     def pytest_runtestloop(self) -> None:
-        """Watch once all tests are collected."""
         self.caches = caches(tuple(Path(package).name for package in PACKAGES))
         self.coverage.start()
 
@@ -86,7 +84,6 @@ class Reach:
         self.coverage.switch_context(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep how long a test takes."""
         if report.when == "call":
             self.seconds[report.nodeid] = report.duration
 
@@ -157,7 +154,6 @@ class Mutation:
             self._die(item.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """End the mutant with a failure before or after a test, or one that is no exception."""
         if report.failed:
             self._die(report.nodeid)
 

@@ -50,7 +50,6 @@ class Place:
 
 
 def sources(root: Path) -> list[Path]:
-    """List the files that are changed."""
     return [file for package in PACKAGES for file in sorted((root / package).rglob("*.py"))]
 
 

@@ -13,7 +13,6 @@ HALF = functools.partial(lai.keep_top, fraction=0.5)
 
 @pytest.fixture(autouse=True)
 def seeded() -> Iterator[None]:
-    """Draw from one seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield

@@ -50,11 +50,9 @@ class Record:
             self.properties[report.nodeid] = list(report.user_properties)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Remember that a file could not be read."""
         self.whole = self.whole and not report.failed
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """Remember that something was left out."""
         self.whole = self.whole and all(item.get_closest_marker("slow") for item in items)
 
     @pytest.hookimpl(trylast=True)

@@ -69,7 +69,6 @@ SIZES = ((1, 1), (3, 5))
 
 @st.composite
 def batches(draw: st.DrawFn, layouts: tuple[Layout, ...] = LAYOUTS) -> tuple[list[Layer], list[Layer]]:
-    """Draw a validation and a training batch of one model."""
     layout = draw(st.sampled_from(layouts))
     n_val, n_train = draw(st.sampled_from(SIZES))
     seed = draw(GENERATORS)

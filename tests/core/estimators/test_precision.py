@@ -29,7 +29,6 @@ def cast(backend, values, dtype):
 
 
 def each(layers, change):
-    """Change the numbers of all layers."""
     return [Layer(change(x.activations), change(x.output_gradients), x.bias, x.weight) for x in layers]
 
 

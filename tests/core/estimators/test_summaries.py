@@ -62,7 +62,6 @@ def batch(backend, samples, seed, positions=None, *, bias=True):
 
 
 def close(backend, found, expected):
-    """Assert that scores are alike but for rounding."""
     found, expected = (
         one if isinstance(one, np.ndarray) else backend.numpy(one) for one in (found, expected)
     )

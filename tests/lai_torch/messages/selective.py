@@ -30,7 +30,6 @@ def stepped(make, loss=LOSS):
 
 
 def tempered(model):
-    """Return a loss with a parameter of its own."""
     scale = nn.Parameter(torch.ones((), dtype=torch.float64))
     return Part(lambda own, o, t: LOSS(o * own.scale, t), scale=scale)
 
