@@ -8,7 +8,6 @@ from click.testing import CliRunner
 from experiments import __main__ as commands
 from experiments.harness import record as records
 from experiments.harness.page import claims_table, methods_table
-from experiments.harness.study import merged
 from experiments.studies import STUDIES
 
 
@@ -32,8 +31,3 @@ def test_a_study_runs_at_its_smallest(name, tmp_path):
     assert drawn
     assert all(path.stat().st_size > 5000 for path in drawn)
     assert record["config"]["command"].endswith(f"{name} --quick --seeds 1")
-
-
-def test_incomplete_results_are_refused():
-    with pytest.raises(ValueError, match=r"plain, x: expected values of the seeds \[0, 1\], got .* \[0\]"):
-        merged([(0, {"plain": {"x": 1.0}}), (1, {"plain": {"y": 1.0}})], [0, 1])
