@@ -101,15 +101,6 @@ def test_positions_scores_are_summed_by_segment():
     np.testing.assert_array_equal(_adapters.sum_by_segment(scores, segments, 3), [3.0, math.nan, 12.0])
 
 
-def test_kernel_names_determine_needed_gradients():
-    found = {name: _adapters.kernel_of(name) for name in ("ghost", "lai", "lli")}
-    assert found == {
-        "ghost": (lai.ghost_kernel, "all"),
-        "lai": (lai.lai_kernel, "output"),
-        "lli": (lai.lli_kernel, "output"),
-    }
-
-
 def test_score_agreement_needs_three_samples():
     own, full = DRAWS.normal(size=(2, 2, 3))
     found = _adapters.agreements(own, full)
@@ -124,19 +115,6 @@ def test_half_the_digits_may_be_lost():
     _adapters.check_agreement(_adapters.SelfCheck(2.0**-26, {}, 0.0), 2.0**-52, "")
     with pytest.raises(ValueError, match=r"relative errors of 1\.5e-08 for exact scores; look"):
         _adapters.check_agreement(_adapters.SelfCheck(0.0, {}, 1.0001 * 2.0**-26), 2.0**-52, "look")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        ("start", None),
-        ("start", 0.1, "mean", "sgd"),
-        ("midpoint", 0.1, "sum"),
-        ("midpoint", None, "sum", "sgd"),
-    ],
-)
-def test_options_that_go_together_are_accepted(given):
-    options(*given)()
 
 
 def options(at="start", rate=None, reduction="mean", optimizer=None):

@@ -1,13 +1,11 @@
-"""Data as the studies read it: digits with wrong labels, prose."""
+"""Digits with wrong labels, as the studies read them."""
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from experiments.data import prose
-from experiments.networks import GPT
-from experiments.studies import pretraining, tasks
+from experiments.studies import tasks
 
 OPTIONS = {"noise": "symmetric", "share": 0.4, "held": 300, "epochs": 1}
 
@@ -46,35 +44,3 @@ def test_label_noise_follows_its_model():
     images = np.eye(3, dtype=np.float32)[[0, 1] * 500]  # two images of one class invite other mistakes
     drawn = tasks.mistaken(images, np.zeros(1000, int) + 2, 0.5, np.random.default_rng(0))
     assert abs((drawn[::2] == 0).mean() - (drawn[1::2] == 0).mean()) > 0.1
-
-
-def test_corpora_hold_the_stated_bad_share():
-    training, bad, clean, test = pretraining.corpus(0, 0.3, count=300)
-    assert bad.mean() == pytest.approx(0.3, abs=0.1)
-    assert (len(clean), len(test)) == (32, 300)
-    text, letters = prose.prose(), {number: letter for letter, number in prose.alphabet().items()}
-    lines = ["".join(letters[int(i)] for i in row) for row in training]
-    assert all(line in text for line, wrong in zip(lines, bad, strict=True) if not wrong)
-    copies = [line for line in lines if line == pretraining.LICENCE[: pretraining.CONTEXT + 1]]
-    assert 0 < len(copies) < bad.sum()
-    assert len(prose.digest()) == 64
-    assert prose.numbers("a\U0001f600b").tolist() == [prose.alphabet()[c] for c in "a b"]
-
-
-def test_gpt_is_causal():
-    network, ids = GPT(9, 6), torch.arange(6)[None] + 1
-    moved = (network(ids) != network(torch.where(ids == 4, 8, ids))).any(2)[0]
-    assert moved.tolist() == [False] * 3 + [True] * 3
-
-
-def test_fine_tuning_splits_are_disjoint():
-    options = {"training": 400, "reading": 1, "epochs": 1}
-    task = tasks.fine_tuning(0, share=0.25, **options)
-    training, validation, test = (
-        {tuple(row) for row in part[0].tolist()} for part in (task.training, task.validation, task.test)
-    )
-    assert len(test & training) < 0.05 * len(test)  # lines that Python's source repeats
-    assert len(validation & training) < 5
-    assert float(task.wrong.mean()) == 0.25
-    one, other = (dict(task.network(3).named_parameters()) for _ in range(2))
-    assert all(torch.equal(one[name], other[name]) and one[name] is not other[name] for name in one)

@@ -1,16 +1,13 @@
-"""A sample's Shapley value in a step, and the measures of scores, against their definitions."""
+"""What a set of samples is worth in a step: the loss after a real step on it."""
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-import lai_core as lai
 from experiments.methods.base import LOSS
-from experiments.studies import figure_one
-from experiments.studies.figure_one import Game, correlation
+from experiments.studies.figure_one import Game
 
 
 def drawn(count, seed, width, classes):
@@ -49,25 +46,3 @@ def test_set_values_match_real_steps(kind):
         optimizer.step()
         expected = float(LOSS(model(game.held[0]), game.held[1]).detach().sum())
         assert game.loss_after(weights) == pytest.approx(expected, rel=1e-10)
-
-
-def test_antithetic_permutations_approach_exact_values():
-    game = played("SGD")
-    game.optimizer.param_groups[0]["lr"] = 0.02
-    exact, pair = game.exact(), game.sampled(1, np.random.default_rng(0))[0]
-    assert np.abs(pair - exact).max() < 0.02 * np.ptp(exact)
-    none, every = (game.loss_after(torch.full((N,), members, dtype=torch.float64)) for members in (0.0, 1.0))
-    assert exact.sum() == pytest.approx(none - every)
-
-
-def test_correlation_spans_identity_and_negation():
-    truth = np.array([3.0, -1.0, 0.5, 2.0])
-    for sign in (1.0, -1.0):
-        assert correlation(sign * truth, truth) == pytest.approx(sign)
-    assert correlation(np.ones(3), truth[:3]) == 0.0
-
-
-def test_flattened_ghost_multiplies_flattened_gradients():
-    a, g = (torch.randn(3, 2, width, dtype=torch.double) for width in (4, 5))
-    expected = [sum(float((a[z] * a[j]).sum() * (g[z] * g[j]).sum()) for z in range(3)) for j in range(3)]
-    np.testing.assert_allclose(figure_one.flattened_ghost(lai.Trace([lai.LayerTrace(a, g)])), expected)

@@ -155,16 +155,6 @@ def chain(*between):
 ALL, HALF, MOST = (functools.partial(lai.keep_top, fraction=share) for share in (1.0, 0.5, 0.6))
 
 
-def test_whole_steps_run_forward_once():
-    model, given, calls = chain(), batch(9, 2, 6), []
-    curator = curated(model, given, backward="whole")
-    for _ in range(2):  # which prove the graph
-        curator.step(*given)
-    model.register_forward_pre_hook(lambda module, _: calls.append(module.training))
-    curator.step(*given)
-    assert calls.count(True) == 1
-
-
 TRACED = ("ghost", "lai", "lli", "preconditioned_lai", "calibrated_lai", "gate_lai")
 
 

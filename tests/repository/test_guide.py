@@ -4,7 +4,6 @@ import re
 import runpy
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from trl import SFTConfig, SFTTrainer
@@ -28,23 +27,6 @@ def page():
         for cell in cells("weights.md"):
             exec(compile(cell, "weights.md", "exec"), names)
     return names
-
-
-@HOSTS
-def test_torch_sampler_draws_kept_samples(page):
-    kept = page["weights"] > 0
-    assert kept.sum() == 30
-    assert bool(kept[list(page["sampler"])].all())
-    assert page["column"] == page["weights"].tolist()
-
-
-@HOSTS
-def test_dataflex_draws_by_the_probabilities(page):
-    """As its selector does: a number for each sample, drawn without replacement."""
-    probabilities = np.load(page["folder"] / "probabilities.npy")
-    assert len(probabilities) == 60
-    drawn = np.random.default_rng(0).choice(60, size=60, replace=False, p=probabilities)
-    assert sorted(drawn) == list(range(60))
 
 
 def trained(page, folder, data, weights):

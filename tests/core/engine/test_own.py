@@ -1,7 +1,5 @@
 """What some namespaces have beyond the standard, against numbers written out and sums one by one."""
 
-import itertools
-
 import array_api_strict as strict
 import jax.numpy as jnp
 import numpy as np
@@ -20,34 +18,6 @@ def test_rows_with_equal_ids_are_added(make):
     found = add_rows(namespace_of({"values": values}), 3, make(np.array([2, 0, 2, 2])), values)
     assert found.tolist() == [[2.0, 3.0], [0.0, 0.0], [10.0, 13.0]]
     assert add_rows(strict, 3, strict.asarray([0]), strict.ones((1, 2))) is None
-
-
-@pytest.mark.parametrize("most", [2, 3, 9, 50])
-def test_runs_of_any_length_are_summed(most):
-    """Of few ids and of many, against one addition after the other."""
-    draws = np.random.default_rng(most)
-    ids, values = draws.integers(0, most, 97), draws.normal(size=(97, 3))
-    kept, expected = values.copy(), np.zeros((most + 1, 3))
-    for one, row in zip(ids, values, strict=True):
-        expected[one] += row
-    np.testing.assert_allclose(add_rows(XP, most + 1, ids, values), expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(values, kept)
-
-
-@pytest.mark.parametrize("most", [3, 40, 400])
-def test_equal_id_kernel_matches_all_pairs(most):
-    """Of two samples with 30 positions and three with 20, one id often: None where pairs are many."""
-    draws = np.random.default_rng(most)
-    sides = [(draws.integers(-1, most, shape), draws.normal(size=(60, 2))) for shape in ((2, 30), (3, 20))]
-    expected = np.zeros((2, 3))
-    for (z, t), (j, u) in itertools.product(np.ndindex(2, 30), np.ndindex(3, 20)):
-        if (one := sides[0][0][z, t]) == sides[1][0][j, u] and one >= 0:
-            expected[z, j] += sides[0][1][30 * z + t] @ sides[1][1][20 * j + u]
-    found = kernel_of_equal_ids(XP, *sides)
-    if most == 3:
-        assert found is None
-    else:
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
 def test_id_kernel_is_declined_when_costlier():
