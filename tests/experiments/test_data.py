@@ -44,3 +44,11 @@ def test_label_noise_follows_its_model():
     images = np.eye(3, dtype=np.float32)[[0, 1] * 500]  # two images of one class invite other mistakes
     drawn = tasks.mistaken(images, np.zeros(1000, int) + 2, 0.5, np.random.default_rng(0))
     assert abs((drawn[::2] == 0).mean() - (drawn[1::2] == 0).mean()) > 0.1
+
+
+def test_fine_tuning_splits_are_disjoint():
+    task = tasks.fine_tuning(0, share=0.25, training=400, reading=1, epochs=1)
+    parts = (task.training, task.validation, task.test)
+    training, validation, test = ({tuple(row) for row in part[0].tolist()} for part in parts)
+    assert len(test & training) < 0.05 * len(test)  # lines that Python's source repeats
+    assert len(validation & training) < 5

@@ -84,11 +84,17 @@ OTHER_RUNS = {
     "an estimator's function": ("model", {"estimator": lai_torch.LAI(valid=len)}),
     "parameters": ("model", {"model": Scaled(net=network(4))}),
     "a buffer without a name": ("model", {"model": Scaled(shift=0.1)}),
+    "a class": ("model", {"model": Scaled(net=network().insert(1, torch.nn.GELU()))}),
+    "a frozen layer": ("model", {"model": Scaled(net=network().requires_grad_(requires_grad=False))}),
     "a setting of a loss": (
         "loss",
         {"loss": torch.nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)},
     ),
     "validation": ("validation", {"validation": drawn(8, 3)}),
+    "a loss's parameters": (
+        "loss",
+        {"loss": torch.nn.CrossEntropyLoss(reduction="none", weight=torch.ones(3, dtype=torch.double) * 2)},
+    ),
     "samples": ("samples", {"data": drawn(7)}),
     "contents": ("dataset", {"data": (drawn(6)[0] + 1e-12, drawn(6)[1])}),
     "targets": ("dataset", {"data": (drawn(6)[0], drawn(6)[1].flip(0))}),

@@ -17,9 +17,6 @@ def cells(page):
     return re.findall(r"```{code-cell}\n(?::tags:[^\n]*\n)?(.*?)```", text, re.DOTALL)
 
 
-HOSTS = pytest.mark.filterwarnings("default")  # the trainer's own
-
-
 @pytest.fixture(scope="module")
 def page():
     names: dict = {}
@@ -48,7 +45,7 @@ def trained(page, folder, data, weights):
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-@HOSTS
+@pytest.mark.filterwarnings("default")  # the trainer's own
 def test_weighted_trainer_honours_ones_and_zeros(page, tmp_path):
     data = runpy.run_path(str(ROOT / "examples/trl_sft.py"))["texts"](16, 1, 0.4)
     half = [2.0] * 8 + [0.0] * 8

@@ -52,15 +52,7 @@ class Networks:
         return np.log(np.exp(s).sum(-1)) - np.take_along_axis(s, targets[..., None], -1)[..., 0]
 
     def run(self, inputs: np.ndarray, targets: np.ndarray) -> Batch:
-        """Run forward and backward.
-
-        Parameters
-        ----------
-        inputs
-            ``(nets, n, d_0)``.
-        targets
-            ``(nets, n, d_L)`` for the squared loss, ``(nets, n)`` labels for the softmax.
-        """
+        """Run ``(nets, n, d_0)`` inputs both ways; targets ``(nets, n, d_L)`` or labels ``(nets, n)``."""
         activations, preactivations = self._forward(inputs)
         s = preactivations[-1]
         if self.loss == "squared":

@@ -19,6 +19,10 @@ from tests.support.networks import Shape, unconstrained
 from tests.support.refusals import Table, refusals
 
 
+def test_columns_norms_are_squared():
+    assert squared_column_norms(np.asarray([[3.0, 1.0], [4.0, 2.0]])).tolist() == [25.0, 5.0]
+
+
 class Gated:
     """A random linear or ReLU network, as what the estimator takes."""
 
