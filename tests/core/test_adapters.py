@@ -117,6 +117,11 @@ def test_half_the_digits_may_be_lost():
         _adapters.check_agreement(_adapters.SelfCheck(0.0, {}, 1.0001 * 2.0**-26), 2.0**-52, "look")
 
 
+def test_options_that_go_together_are_accepted():
+    for each in (("start",), ("start", 0.1, "mean", "sgd"), ("midpoint", None, "sum", "sgd")):
+        options(*each)()
+
+
 def options(at="start", rate=None, reduction="mean", optimizer=None):
     return partial(_adapters.check_exact_options, at, rate, reduction, optimizer)
 

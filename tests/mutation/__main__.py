@@ -162,11 +162,7 @@ class Mutation:
         os._exit(1)
 
     def tests(self, place: Place) -> list[str]:
-        """List the tests that reach a mutant while there is time, the likeliest to see it first.
-
-        Those that saw mutants of the same function and file before, the last one first; then the quickest,
-        of which those of its room may take ten times as long.
-        """
+        """List tests that reach a mutant while time allows: those that saw its neighbours, then the quick."""
         first, last = place.lines
         reached = set().union(*(self.reach.get((place.file, n), set()) for n in range(first, last + 1)))
         reached = {test for test in reached if not any(other in test for other in OTHERS)} or reached

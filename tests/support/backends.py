@@ -42,10 +42,7 @@ class Backend:
         return np.asarray(array)
 
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of arrays and records; on jax as one program, which compiles faster.
-
-        For what asks much of one function: compiled operation by operation it is asked elsewhere.
-        """
+        """Return a function of arrays and records; on jax as one program, which compiles faster."""
         return _compiled(function) if self.name == "jax" else function
 
 

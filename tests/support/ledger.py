@@ -152,10 +152,7 @@ def _missing_links(slug: str, entry: Entry, links: Links) -> Iterator[str]:
 
 
 def hypotheses(entry: Entry) -> str:
-    """Say what is assumed: by the statement, or by the text where that does not make it true.
-
-    Of an assumption, say what satisfies it and what does not.
-    """
+    """Say what is assumed, and of an assumption what satisfies it and what does not."""
     if entry.verdict == "assumption":
         return f"Satisfied by: {entry.satisfied}. Violated by: {entry.violated}."
     printed = entry.verdict in {"false as printed", "schematic"}

@@ -69,6 +69,9 @@ WRONG = {
     "ValueError: padding: expected one pair per axis of space (1), got ((1, 1, 0),)": (
         convolved(padding=((1, 1, 0),))
     ),
+    "ValueError: padding: expected one pair per axis of space (2), got ((1, 1), (1,))": (
+        convolved(kernel=(3, 1), stride=(1, 1), dilation=(1, 1), padding=((1, 1), (1,)))
+    ),
     "ValueError: padding: expected a whole number >= 0, got -1": convolved(padding=((0, -1),)),
     "ValueError: stride: expected a whole number >= 1, got 0": convolved(stride=(0,)),
     "TypeError: dilation: expected a whole number >= 1, got 1.0": convolved(dilation=(1.0,)),

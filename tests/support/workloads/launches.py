@@ -31,10 +31,7 @@ FORKS.set_forkserver_preload(
 def launch(
     work: Callable[..., Any], processes: int, *arguments: Any, timeout: float = 120.0, start: Any = FORKS
 ) -> list[Any]:
-    """Return what `work(rank, *arguments)` returned on each of several processes, or why it did not.
-
-    A process that has not ended in time is ended, and counts as hanging.
-    """
+    """Return what `work(rank, *arguments)` returned on each process, or why not; ends one that hangs."""
     with TemporaryDirectory() as folder:
         started: list[Any] = [
             start.Process(target=_enter, args=(rank, processes, folder, work, arguments))

@@ -16,11 +16,9 @@ _DECLARED: list[torch.library.Library] = []
 
 
 def fit_torchvision() -> None:
-    """Import torchvision where there is one, so that timm and transformers can, whether it fits or not.
+    """Import torchvision, whose Python code timm and transformers use, whether it fits this torch or not.
 
-    Of torchvision they use transforms and a layer, which are Python, and no compiled operation. Where those
-    do not load, beside a torch that they were not built for, the two that its Python code describes by name
-    are declared.
+    Where its compiled operations do not load, the two that its Python code describes are declared.
     """
     if find_spec("torchvision") is None:
         return
