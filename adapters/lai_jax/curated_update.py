@@ -224,6 +224,7 @@ def curated_update(
         gradients = back(weights, best)
         kept = jnp.sum(weights > 0)
         params, opt_state, skipped = step_once(tx, params, opt_state, gradients, kept)
+        # A skipped step leaves no trace: the moment stays, or zeros where none was given.
         moved = scored.second_moment
         before = jax.tree.map(jnp.zeros_like, moved) if second_moment is None else second_moment
         moved = jax.tree.map(lambda old, new: jnp.where(skipped, old, new), before, moved)
@@ -313,6 +314,7 @@ def _specs(lies: NamedSharding, second_moment: Any, side: Validation) -> Any:
 
 
 def _report(scored: Scored, weights: jax.Array, kept: jax.Array, skipped: jax.Array) -> Report:
+    # A dropped loss may be NaN, which a weight of zero does not clear.
     loss = jnp.sum(weights * jnp.where(weights > 0, scored.losses, 0.0))
     told = scored.second_moment, scored.parts, scored.sizes
     return Report(scored.scores, weights, scored.losses, loss, kept, skipped, *told)

@@ -40,7 +40,7 @@ def weigh(
             )
             raise TypeError(msg)
         more["sizes"] = scored.sizes
-        seen = jnp.where(left_out, jnp.nan, scored.parts)
+        seen = jnp.where(left_out, jnp.nan, scored.parts)  # a row left out has no score in any part
     weights = policy(seen, **more)
     shape, kind = jnp.shape(scored.scores), getattr(weights, "dtype", None)
     if getattr(weights, "shape", None) != shape or kind is None or not jnp.issubdtype(kind, jnp.floating):

@@ -35,6 +35,7 @@ def sample_by_sample(
         scores = jax.lax.map(lambda unit: _inner(vjp(unit)[0], direction), units)
         return values, scores.reshape(values.shape)
 
+    # One after the other: all at once, as by vmap, would hold n gradients of all parameters.
     return jax.lax.map(pull_row, jnp.arange(batch_size(batch[0])))
 
 

@@ -102,6 +102,7 @@ class Scorer(BatchScorer):
         params, side, score = self._ready, self._summed, self._programs[1]
         samples, found = count(pair[0]), []
         for start in range(0, samples, self.batch_size):
+            # The last sample fills the last part up: other sizes would be compiled anew.
             index = np.minimum(np.arange(start, start + self.batch_size), samples - 1)
             found.append(score(params, side, take(pair, index)))
         return {
@@ -136,6 +137,7 @@ class Scorer(BatchScorer):
     def _array(self, values: Any) -> Any:
         if not is_array(values) or not jnp.issubdtype(values.dtype, jnp.floating):
             return values
+        # numpy collects Python floats as float64, to which a model in float32 would be promoted under x64.
         leaves = (leaf for leaf in jax.tree.leaves(self._ready) if is_array(leaf))
         types = (leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
         return values.astype(next(types, values.dtype))
@@ -150,6 +152,7 @@ class Scorer(BatchScorer):
         @jax.jit
         def sum_up(params: Any, inputs: Any, targets: Any) -> Validation:
             samples = count(inputs)
+            # One sample is one part, and one part tells no standard error.
             cut = min(parts, samples) if parts and in_parts and samples > 1 else None
             of: Any = {"positions": positions, "last": last, "valid": valid}
             return summarize(apply, params, loss, inputs, targets, estimator=estimator, parts=cut, **of)

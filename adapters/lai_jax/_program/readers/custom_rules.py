@@ -34,6 +34,7 @@ def _follow_rule(
     reader: Reader, eqn: Any, values: Sequence[Value], outputs: Sequence[Value]
 ) -> Program | None:
     """Return the program of the gradient; raise if it mixes samples that the function itself keeps apart."""
+    # Of whole numbers there is no derivative, so that a rule gives none.
     moving = [
         i for i, value in enumerate(values) if value.batched and jnp.issubdtype(value.dtype, jnp.inexact)
     ]
@@ -51,6 +52,7 @@ def _follow_rule(
     shapes = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
     inner = [jax.ShapeDtypeStruct(outputs[i].shape, outputs[i].dtype) for i in floating]
     closed = jax.make_jaxpr(gradients)(shapes, inner)
+    # Asked of the rule is whether samples meet in it alone: what it does to layers is its own affair.
     known = [
         replace(value, layers=frozenset(), scaled=frozenset())
         for value in (*values, *(outputs[i] for i in floating))
