@@ -202,6 +202,6 @@ def test_spikes_are_logged_as_json_lines(tmp_path):
         (1, None, True, "rows"),
     ]
     assert SpikeLog(None, None, 1).write(found, 2.0)["norm"] == 2.0
-    SpikeLog(tmp_path / "new" / "spikes.jsonl", None, 3).write(found, 2.0)
+    SpikeLog(tmp_path / "new" / "folders" / "spikes.jsonl", None, 3).write(found, 2.0)
     with pytest.raises(IsADirectoryError):  # before the run, not at its spike
         SpikeLog(tmp_path, None, 3)
