@@ -97,7 +97,11 @@ def _add_record(record: Record, parts: list[Any]) -> None:
             parts.append(None)
         else:
             parts += (type(array), array.shape, array.dtype, place_of(array))
-    for value in values[arrays:]:
+    static = values[arrays:]
+    if _PLAIN.issuperset(map(type, static)):  # as they mostly are: types before values tell them from others
+        parts += (*map(type, static), *static)
+        return
+    for value in static:
         _add(value, parts)
 
 

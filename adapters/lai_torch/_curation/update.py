@@ -87,7 +87,9 @@ class Updater:
             # scaled gradients may be infinite yet fine: their scaler looks at them
             gradients = []
             if self.scaler is None:
-                gradients = list(map(local, self._gradients()))
+                gradients = self._gradients()
+                if self.engine.sharded:
+                    gradients = list(map(local, gradients))
             # one number for all gradients, read in the same wait as the losses
             seen = witness(gradients)
             asked = [one for one in (*weighed.asked, found.objective, seen) if one is not None]
@@ -110,7 +112,7 @@ class Updater:
         return weighed, self.engine.group.reduce_max(outcome) == 1
 
     def _gradients(self) -> list[Tensor]:
-        held = (p.grad for group in self.optimizer.param_groups for p in group["params"])
+        held = [p.grad for group in self.optimizer.param_groups for p in group["params"]]
         return [gradient for gradient in held if gradient is not None]
 
     def _make_ready(self) -> bool:

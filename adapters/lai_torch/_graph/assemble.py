@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -70,8 +71,6 @@ class Assembly:
     ) -> None:
         self.graph, self.plan, self.received, self.names = graph, plan, received, names
         self.valid, self.saved = valid, Saved()
-        own = {leaf.dtype for leaf in graph.leaves.values() if leaf.is_floating_point()}
-        self._finest = min(own, key=lambda one: torch.finfo(one).eps, default=graph.losses.dtype)
         self.explained: dict[Hashable, list[str]] = {}
         self.kinds: dict[str, dict[str, None]] = defaultdict(dict)
         self._sides: dict[tuple[int, int], Sides | None] = {}
@@ -83,7 +82,7 @@ class Assembly:
             gradient = self.received.get((node, 0))
             sides = read_sides(self.graph, self.saved, node, slot, gradient, place)
             # autocast rounded them, and inner products of rounded rows lose digits
-            if sides is not None and torch.finfo(sides.activations.dtype).bits < 32:
+            if sides is not None and sides.activations.element_size() < 4:
                 outputs = sides.gradients
                 if outputs is not None:
                     outputs = self._raise(outputs)
@@ -94,6 +93,11 @@ class Assembly:
     def _raise(self, tensor: Tensor) -> Tensor:
         """Return what autocast computed in the type of the parameters, for products to have all digits."""
         return tensor.to(torch.promote_types(tensor.dtype, self._finest))
+
+    @cached_property
+    def _finest(self) -> torch.dtype:
+        own = {leaf.dtype for leaf in self.graph.leaves.values() if leaf.is_floating_point()}
+        return min(own, key=lambda one: torch.finfo(one).eps, default=self.graph.losses.dtype)
 
     # ---- what Ghost adds up
 

@@ -201,7 +201,8 @@ class Reader:
         positions = self.masks(self.model, batch[0], len(losses))
         graph = walk(losses)
         shapes = tuple((one.shape, one.dtype) for one in tensors(batch))
-        hooks = tuple((node, *(leaf._backward_hooks or ())) for node, leaf in graph.leaves.items())
+        leaves = graph.leaves.items()
+        hooks = tuple((node, *own) for node, leaf in leaves if (own := leaf._backward_hooks))
         key = graph.signature, shapes, hooks
         plan = self._plans.get(key)
         if plan is not None and plan.holds(graph):

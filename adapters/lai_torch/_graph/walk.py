@@ -3,7 +3,8 @@
 import re
 from collections import defaultdict
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,14 +23,27 @@ class Graph:
 
     losses: Tensor
     nodes: list[Node]
-    names: list[str]
-    edges: list[tuple[Edge | None, ...]]
-    leaves: dict[int, Tensor] = field(default_factory=dict)
+    # each node's number
+    numbers: dict[Node, int]
+    # what two graphs of the same program share: of each node its name and edges, one behind the other
+    signature: tuple[str | int | None, ...]
 
-    @property
-    def signature(self) -> tuple[Any, ...]:
-        """What two graphs of the same program share."""
-        return (tuple(self.names), tuple(self.edges))
+    @cached_property
+    def names(self) -> list[str]:
+        return [name for name in self.signature if type(name) is str]
+
+    @cached_property
+    def edges(self) -> list[tuple[Edge | None, ...]]:
+        """An argument without a gradient has no node; edges are found by their place."""
+        number = self.numbers
+        return [
+            tuple(None if child is None else (number[child], result) for child, result in node.next_functions)
+            for node in self.nodes
+        ]
+
+    @cached_property
+    def leaves(self) -> dict[int, Tensor]:
+        return {index: self.nodes[index].variable for index, name in enumerate(self.names) if name == LEAF}
 
     @property
     def samples(self) -> int:
@@ -104,22 +118,21 @@ def walk(losses: Tensor) -> Graph:
             "be detached"
         )
         raise ValueError(msg)
-    # an argument without a gradient has no node; edges are found by their place
-    number: dict[Node, int | None] = {None: None, root: 0}
+    numbers: dict[Node, int] = {root: 0}
     nodes: list[Node] = [root]
-    edges: list[tuple[Edge | None, ...]] = []
+    signature: list[str | int | None] = []
     for node in nodes:  # grows while it is read
-        own: list[Edge | None] = []
+        signature.append(node.name())
         for child, result in node.next_functions:
-            if child not in number:
-                number[child] = len(nodes)
+            if child is None:
+                signature.append(None)
+                continue
+            number = numbers.get(child)
+            if number is None:
+                number = numbers[child] = len(nodes)
                 nodes.append(child)
-            index = number[child]
-            own.append(None if index is None else (index, result))
-        edges.append(tuple(own))
-    names = [node.name() for node in nodes]
-    leaves = {index: nodes[index].variable for index, name in enumerate(names) if name == LEAF}
-    return Graph(losses, nodes, names, edges, leaves)
+            signature += (number, result)
+    return Graph(losses, nodes, numbers, tuple(signature))
 
 
 def name_function(name: str) -> str:
