@@ -40,6 +40,20 @@ def test_changed_parameters_are_summed_anew():
     assert curator.step(*batch).age == 1
 
 
+def test_other_heads_are_summed_anew():
+    """Heads that take turns have had as many steps as the one before."""
+    validation, batch, model = data(5), data(7), network()
+    heads = [model[-1], network()[-1]]
+    curator = curated(model, validation, refresh=10)
+    curator._optimizer.add_param_group({"params": [*heads[1].parameters()]})
+    for step in range(4):
+        model[-1] = heads[step % 2]
+        expected = curated(model, validation).score(*batch)[1].scores
+        report = curator.step(*batch)
+        assert report.age == 0
+        torch.testing.assert_close(report.scores, expected)
+
+
 @pytest.mark.parametrize("trains", [True, False])
 def test_own_loops_see_thawed_layers(trains):
     """Whose steps are not seen; where the same parameters train, the summary stays."""

@@ -190,8 +190,8 @@ class Scoring:
             state = self._make(state, min(samples, self.scorer.chunk or samples))
         return replace(state, served=state.served + 1, trains=trains)
 
-    def read_versions(self) -> tuple[int, ...] | None:
-        """Return the versions of the parameters, by which it shows that a later step finds others.
+    def read_versions(self) -> tuple[tuple[int, int], ...] | None:
+        """Return which parameters there are and their versions, by which it shows that a step finds others.
 
         A side that is not old yet is made again where others changed them since, by a checkpoint or by steps
         of a plain loop. Several processes have to make it together, and know alone of what trains that it is
@@ -199,7 +199,7 @@ class Scoring:
         """
         if self._given is not None or self._group.size > 1:
             return None
-        return tuple(parameter._version for parameter in list_parameters(self._engine.model).values())
+        return tuple((id(one), one._version) for one in list_parameters(self._engine.model).values())
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""

@@ -50,7 +50,7 @@ class CuratorState:
     batches: int = 0
     contributions: int = 0
     # of the parameters, where the curator itself left them
-    versions: tuple[int, ...] | None = None
+    versions: tuple[tuple[int, int], ...] | None = None
     trains: tuple[bool, ...] | None = None  # whether each parameter did when a batch was scored last
 
 
