@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from tests.lai_torch import coupling
 from tests.lai_torch.coupling import BY_FLAG, BY_VALUES, WIRED, Net, batch, centred
-from tests.lai_torch.support import LOSS, curated, labels, randn
+from tests.lai_torch.support import LOSS, by_autograd, curated, labels, randn
 from tests.support.torch_functions import ruled
 from tests.support.torch_modules import held, holding
 
@@ -127,6 +127,31 @@ def test_what_keeps_samples_apart_is_taken(name):
     curator = curated(make(), draw(6), backward=backward)
     for _ in range(4):
         assert curator.step(*draw(6)).scores.isfinite().all()
+
+
+SORTED_BACK = {
+    "by a table": lambda values, places: functional.embedding(places, values),
+    "by a mask": lambda values, places: (
+        values[None] * functional.one_hot(places, len(values))[..., None]
+    ).sum(1),
+}
+
+
+@holding(lambda back: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), back=back))
+def sort_rows(own, inputs):
+    order = inputs[:, 0].argsort()
+    return own.head(own.back(own.body(inputs[order]).tanh(), order.argsort()))
+
+
+@pytest.mark.parametrize("back", SORTED_BACK)
+def test_models_that_sort_are_exact(back):
+    """Of a batch that is sorted already copies are so, too."""
+    model, given, *batches = sort_rows(SORTED_BACK[back]).double(), vectors(5), vectors(6), vectors(6)
+    validation, first = ((inputs[inputs[:, 0].argsort()], classes) for inputs, classes in (given, batches[0]))
+    curator = curated(model, validation, estimator="ghost")
+    for inputs, targets in (first, batches[1]):
+        scores = curator.score(inputs, targets)[1].scores
+        torch.testing.assert_close(scores, by_autograd(model, validation, (inputs, targets)))
 
 
 @holding(lambda meet=False: held(body=nn.Linear(4, 5), head=nn.Linear(5, 3), meet=meet))

@@ -48,6 +48,8 @@ class Plan:
     routed: frozenset[str] = frozenset()
     # whether all of it holds for other batches with the same graph
     settled: bool = True
+    # whether samples lie elsewhere in another batch with the same graph
+    varies: bool = False
     calls: int = 0
     # of the parameters when the graph was first proved, until it is proved after a step
     versions: dict[str, int] | None = None

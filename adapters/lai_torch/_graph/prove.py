@@ -109,8 +109,15 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     others: list[tuple[Graph, Tensor]] = []
     cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
     for half in (half for cut in cuts for half in cut):
-        index = row_sources(half)
-        ran = run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
+        # Copies in another order, where such a batch runs: one that is in order tells nothing of a model that
+        # sorts. What is drawn may depend on the row.
+        orders = [row_sources(half)]
+        if drawn is None:
+            orders.insert(0, _turn_copies(half))
+        for index in orders:
+            ran = run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
+            if not isinstance(ran, Exception):
+                break
         if isinstance(ran, Exception):  # whatever it is, it is about samples that stand there twice
             _compare_halves(problem, plain, drawn, eps)
             return None
@@ -143,6 +150,13 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         places = torch.arange(resized.samples, device=device)
         others.append((resized, torch.where(places < samples, places, -1)))
     return found
+
+
+def _turn_copies(part: Tensor) -> Tensor:
+    """Return the row that fills each row: a part, a mask, and copies of it, the last ones first."""
+    places, own = torch.arange(len(part), device=part.device), part.nonzero().squeeze(1).flip(0)
+    places[~part] = own.repeat(len(part))[: len(part) - len(own)]
+    return places
 
 
 def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> None:

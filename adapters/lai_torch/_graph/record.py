@@ -49,7 +49,7 @@ from lai_torch._graph.prove import (
 )
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError, Sources, find_uses, is_moved_parameter
-from lai_torch._graph.walk import Graph, name_function, walk
+from lai_torch._graph.walk import Edge, Graph, name_function, walk
 from lai_torch._model.batch import Loss, call, check_losses, count, rows, tensors, usable
 from lai_torch._model.function import losses_of
 from lai_torch._model.preserve import (
@@ -67,6 +67,8 @@ PLANS = 64
 """Number of plans that a reader remembers: one for each graph and shape of a batch."""
 PROVED_ON = 8
 """Number of samples on which a graph is proved: a proof holds the gradients of all its nodes."""
+FEW = 4
+"""Of fewer samples copies may be in order as the batch is, and show nothing of a model that sorts."""
 PLACED_ON = 3
 """Number of samples that are placed where the batch's own gradients verify them; few axes have thirds."""
 
@@ -384,6 +386,7 @@ class Reader:
             # alone.
             places, ambiguous = place_samples(exchange.moved, edges)
             varies = any(isinstance(one, Entries) for one in places.values())
+            varies = varies or (exchange.moved.samples < FEW and _sorts(exchange, edges))
             dead = [edge for edge, place in places.items() if place == DEAD]
             arrived = graph.gradients(dead, torch.ones_like(graph.losses))
             vanish = not any(one is not None and one.any() for one in arrived)
@@ -463,7 +466,7 @@ class Reader:
         plan = Plan(uses, layers, last, biases, order, refusal)
         plan.routed, plan.left = self.routed, self.left
         plan.dead = tuple(edge for edge, place in places.items() if place == DEAD)
-        plan.unread, plan.settled = unread, varies is False and not uncertain
+        plan.unread, plan.settled, plan.varies = unread, varies is False and not uncertain, varies is True
         assembly = Assembly(graph, plan, {}, names)
         for layer in layers:
             if layer.source is None or layer in last:
@@ -586,6 +589,8 @@ class Reader:
         named = list_parameters(self.model, self.loss)
         wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
         # The same functions may run on other rows, as many as the data say.
+        if plan.varies:
+            alike = False
         if alike and (small := plan.resize(exchange.plain)) and plan.resize(exchange.moved) is not None:
             plain, moved = (self._assemble(one, small, ()) for one in (exchange.plain, exchange.moved))
             if self.every:
@@ -640,6 +645,19 @@ class Reader:
                 UserWarning,
                 stacklevel=2,
             )
+
+
+def _sorts(exchange: Exchange, edges: list[Edge]) -> bool:
+    """Whether some entries have a place of their own where the samples come the other way around."""
+    samples = exchange.moved.samples
+    turned = torch.arange(samples - 1, -1, -1, device="cpu")
+    ran = run_part(exchange.problem, turned, samples, gradients=True)
+    if isinstance(ran, Exception) or not ran[0].requires_grad:
+        return False
+    graph = walk(ran[0])
+    if graph.signature != exchange.moved.signature:
+        return False
+    return any(isinstance(one, Entries) for one in place_samples(graph, edges, proved=False)[0].values())
 
 
 def _identify(found: Held) -> dict[int, str]:
