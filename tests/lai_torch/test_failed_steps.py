@@ -7,6 +7,7 @@ import sys
 import lai_torch
 import pytest
 import torch
+from lai_torch._model import preserve
 from torch import nn
 
 import lai_core as lai
@@ -147,3 +148,57 @@ def test_steps_whose_optimizer_raises(when, error):
     assert note.startswith("This came while the optimizer stepped, or after it")
     expected = before if when == "pre" else everything(*untouched[:3])
     assert everything(*parts) == expected
+
+
+@pytest.mark.parametrize("options", [{"max_norm": 0.01}, {"scaled": True}])
+def test_optimizers_that_raise_keep_accumulated_gradients(options):
+    """The second micro-batch keeps nothing, so that the first one's gradient is all there is to step with."""
+
+    def second_nothing(scores, step):
+        return torch.zeros_like(scores) if step == 1 else lai.keep_all(scores)
+
+    def run(*, fails):
+        torch.manual_seed(3)
+        given = dict(options)
+        if given.pop("scaled", False):
+            given["backward"] = lai_torch.KeptOptions(scaler=torch.amp.GradScaler("cpu", init_scale=64.0))
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        batch = data(6)
+        curator = lai_torch.Curator(
+            model, LOSS, optimizer, batch, policy=second_nothing, accumulate=2, **given
+        )
+        curator.step(*batch)
+        before = [parameter.grad.clone() for parameter in model.parameters()]
+        if fails:
+            hook = optimizer.register_step_pre_hook(FailsAt().before(lambda *_: 1 / 0))
+            with pytest.raises(ZeroDivisionError):
+                curator.step(*batch)
+            hook.remove()
+            assert all(map(torch.equal, before, [parameter.grad for parameter in model.parameters()]))
+        assert curator.step(*batch).updated
+        return plain(model.state_dict())
+
+    assert run(fails=True) == run(fails=False)
+
+
+def test_interrupted_scores_leave_no_hooks(monkeypatch):
+    """One that stayed would take training's gradients away."""
+    model, _, curator, _, batch = started("ghost, momentum")
+    fails = FailsAt()
+    monkeypatch.setattr(torch.Tensor, "register_hook", fails.before(torch.Tensor.register_hook))
+    fails.at = 2
+    with pytest.raises(KeyboardInterrupt):
+        curator.score(batch[0][:5], batch[1][:5])
+    assert not any(parameter._backward_hooks for parameter in model.parameters())
+
+
+def test_interrupted_scores_keep_own_hooks(monkeypatch):
+    model, fails = network(), FailsAt()
+    for module in (model[0], model[-1]):
+        module.register_full_backward_hook(print)
+    monkeypatch.setattr(preserve, "OrderedDict", fails.before(preserve.OrderedDict))
+    fails.at = 3
+    with pytest.raises(KeyboardInterrupt), preserve.preserve(model):
+        pass
+    assert [[*module._backward_hooks.values()] for module in model] == [[print], [], [print]]

@@ -85,9 +85,10 @@ class Undo:
 
     def detach_gradients(self, *, begins: bool) -> list[tuple[Tensor, Tensor]]:
         """Clear `.grad`; return parameters and what they had, none where a step begins."""
-        self._held = [p for group in self.optimizer.param_groups for p in group["params"]]
+        held = [p for group in self.optimizer.param_groups for p in group["params"]]
         if not begins:
-            self._earlier = [(p, p.grad) for p in self._held if p.grad is not None]
+            self._earlier = [(p, p.grad) for p in held if p.grad is not None]
+        self._held = held  # last: what is put back are the earlier gradients
         clear(self.optimizer)
         return self._earlier
 
@@ -96,7 +97,7 @@ class Undo:
         for parameter in self._held:
             parameter.grad = None
         for parameter, gradient in self._earlier:
-            parameter.grad = gradient
+            parameter.grad = gradient.clone()  # a step unscales and clips in place
 
 
 def clear(optimizer: Any) -> None:

@@ -51,7 +51,7 @@ class Updater:
             found = backward(weighed, self.parts, undo.restore_buffers)
         for parameter, gradient in earlier:
             if parameter.grad is None:
-                parameter.grad = gradient
+                parameter.grad = gradient.clone()
             else:
                 parameter.grad += gradient
         weighed, used = self._read(weighed, found)
@@ -119,6 +119,8 @@ class Updater:
         """Add gradients up, unscale and clip them; say whether every one is finite."""
         self.engine.add_up([p for group in self.optimizer.param_groups for p in group["params"]])
         if self.scaler is not None:
+            # a step that raised before `update` left there that it had unscaled
+            self.scaler._per_optimizer_states.pop(id(self.optimizer), None)
             self.scaler.unscale_(self.optimizer)
         gradients = self._gradients()
         # what each process found finite may overflow in a sum, and what is scaled was not looked at

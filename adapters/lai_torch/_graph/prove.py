@@ -438,8 +438,10 @@ def _sketch_gradients(
             return None
         return gradient.new_zeros(()).expand_as(gradient)
 
-    hooks = [one.register_hook(partial(sketch, name)) for name, one in parameters.items()]
+    hooks: list[Any] = []
     try:
+        # in here: one that stayed would take training's gradients away
+        hooks.extend(one.register_hook(partial(sketch, name)) for name, one in parameters.items())
         for graph, weights in passes:
             torch.autograd.grad(
                 graph.losses, [*parameters.values()], weights, retain_graph=True, allow_unused=True

@@ -223,9 +223,9 @@ def use_eval_mode(model: nn.Module) -> Iterator[None]:
 def remove_hooks(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
     """Set the user's hooks on parameters aside: they are for gradients of training."""
     saved = [(parameter, parameter._backward_hooks) for parameter in parameters if parameter._backward_hooks]
-    for parameter, _ in saved:
-        parameter._backward_hooks = OrderedDict()
     try:
+        for parameter, _ in saved:
+            parameter._backward_hooks = OrderedDict()
         yield
     finally:
         for parameter, hooks in saved:
@@ -240,14 +240,15 @@ def _remove_backward_hooks(modules: Sequence[nn.Module]) -> Iterator[None]:
         for module in modules
         if module._backward_hooks or module._backward_pre_hooks
     ]
-    for module, _, _ in hooked:
-        module._backward_hooks, module._backward_pre_hooks = OrderedDict(), OrderedDict()
     try:
+        for module, _, _ in hooked:
+            module._backward_hooks, module._backward_pre_hooks = OrderedDict(), OrderedDict()
         yield
     finally:
-        for module in modules:  # what a forward pass put there
-            if module._backward_hooks or module._backward_pre_hooks:
-                module._backward_hooks.clear()
-                module._backward_pre_hooks.clear()
         for module, hooks, pre_hooks in hooked:
             module._backward_hooks, module._backward_pre_hooks = hooks, pre_hooks
+        before = {id(module) for module, _, _ in hooked}
+        for module in modules:  # what a forward pass put there
+            if (module._backward_hooks or module._backward_pre_hooks) and id(module) not in before:
+                module._backward_hooks.clear()
+                module._backward_pre_hooks.clear()
