@@ -305,7 +305,11 @@ class Weigher:
         dict
             Counters, second moment, summary and its age, the generator's state.
         """
-        return dump_state(self.state) | {"generator": self._validation.generator.get_state()}
+        state = self.state
+        # others changed the parameters since: the next step makes the side again, of a resumed run too
+        if state.versions not in {None, self._scoring.read_versions()}:
+            state = replace(state, trains=())
+        return dump_state(state) | {"generator": self._validation.generator.get_state()}
 
     @run_alone
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -532,7 +536,7 @@ class Curator(Weigher):
                 except BaseException:
                     # the optimizer has begun, and is not put back: the counters go with it
                     if undo.has_stepped:
-                        self.state = after
+                        self.state = replace(after, versions=self._scoring.read_versions())
                     raise
                 self.state = after
             self.state = replace(after, versions=self._scoring.read_versions())

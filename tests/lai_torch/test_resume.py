@@ -84,8 +84,8 @@ CASES = [
 def parts(kind, given):
     """Return model, optimizer and curator as they start, and the batches."""
     torch.manual_seed(7)
-    model, each = MODELS[kind](), {"refresh": 3, "validation_fraction": 0.5}
-    options = dict(given)
+    model, options = MODELS[kind](), dict(given)
+    each = {"refresh": options.pop("refresh", 3), "validation_fraction": 0.5}
     if "generator" in options:
         options["generator"] = options["generator"]().manual_seed(5)
     validation, batches = drawn(kind, 10), [drawn(kind, 6) for _ in range(STEPS)]
@@ -125,6 +125,30 @@ def test_interrupted_runs_resume_bitwise(kind, options):
         assert stepped(resumed[2], batches, number) == expected[number:]
         for half, uninterrupted in zip(resumed, whole, strict=True):
             assert plain(half.state_dict()) == plain(uninterrupted.state_dict())
+
+
+@pytest.mark.parametrize("others", ["freeze", "write"])
+def test_runs_that_others_change_resume(others):
+    """The side is made again before it is old, by a resumed run too."""
+
+    def train(run, number):
+        run[0][0].requires_grad_(number < 3 or others != "freeze")
+        ages = [stepped(run[2], batches[: number + 1], number)[0]["age"]]
+        if others == "write":
+            with torch.no_grad():
+                run[0][0].weight.clamp_(-0.1, 0.1)
+        return ages, plain(run[0].state_dict())
+
+    options = {"estimator": "lli", "refresh": 5}
+    whole, batches = parts("vectors", options)
+    for number in range(5):
+        saved = copy.deepcopy([owner.state_dict() for owner in whole])
+        resumed, _ = parts("vectors", options)
+        for owner, state in zip(resumed, saved, strict=True):
+            owner.load_state_dict(state)
+        found = train(whole, number)
+        assert train(resumed, number) == found
+        assert found[0] == [0 if others == "write" else number % 3]
 
 
 def of_the_release_before(state):

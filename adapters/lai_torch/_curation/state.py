@@ -54,7 +54,7 @@ class CuratorState:
     trains: tuple[bool, ...] | None = None  # whether each parameter did when a batch was scored last
 
 
-LIVE = {"batches", "contributions", "versions", "trains"}
+LIVE = {"batches", "contributions", "versions"}
 """Fields that hold of `.grad` and of the parameters as they are in memory: a resumed run begins them anew."""
 
 KINDS: dict[str, Any] = {
