@@ -101,6 +101,12 @@ class Recording:
 class NotFiniteError(ValueError):
     """Rows that are not finite can look like coupled ones, and hide others that are."""
 
+    def __init__(self, losses: Tensor) -> None:
+        super().__init__(
+            "loss: expected finite losses of a batch in which samples are proved independent, got others"
+        )
+        self.losses = losses
+
 
 class DrawnError(CoupledError):
     """One row draws other random numbers than beside a copy of itself."""
@@ -218,10 +224,7 @@ class Reader:
         calls = getattr(plan, "calls", 1)
         # a loss that is no number is the same beside any samples, and proves nothing
         if self.finite and not bool(torch.isfinite(losses).all()):
-            msg = (
-                "loss: expected finite losses of a batch in which samples are proved independent, got others"
-            )
-            raise NotFiniteError(msg)
+            raise NotFiniteError(losses)
         recording = self._prove(graph, batch, positions, alike=alike)
         # a plan that does not hold for other batches is made again for each
         if recording.plan.settled:

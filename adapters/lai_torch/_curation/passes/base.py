@@ -7,7 +7,7 @@ that trains, and goes back through all of it with weights.
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -221,10 +221,17 @@ class WholePass:
         check_precision(batch[0], "whole")
         try:
             trace, losses = self.tracer.trace(batch, live=True)
-        except (NotFiniteError, DrawnError):
+        except DrawnError:
             return self.kept.forward(batch, side)
-        if self.tracer.every_layer and not bool(torch.isfinite(losses).all()):
-            return self.kept.forward(batch, side)
+        except NotFiniteError as error:
+            losses, trace = error.losses, None
+        if trace is None or (self.tracer.every_layer and not bool(torch.isfinite(losses).all())):
+            found = self.kept.forward(batch, side)
+            # Whether LAI proves this batch depends on earlier ones, and is not to decide whether a step is
+            # skipped.
+            if not self.tracer.every_layer:
+                found = replace(found, backward=functools.partial(self.backward, batch, losses))
+            return found
         readings = self._read(trace, losses.detach(), side)
         return Forward(readings, functools.partial(self.backward, batch, losses))
 
