@@ -78,14 +78,16 @@ class Block(NamedTuple):
     eps: float
 
 
-def sums_agree(blocks: Sequence[Block], count: float) -> list[bool]:
+def sums_agree(blocks: Sequence[Block], count: float, magnitude: float = 0.0) -> list[bool]:
     r"""Say of which parameters two sums of gradients, with weights of random sign, are one.
 
     A parameter's error may be a rounding of the whole gradient, whose products it is made of: that of
-    attention's key bias is zero but for such roundings. Where the whole is not finite nothing is told.
-    `count` is how many samples of weight 1 have the same sum of squares: sum_j w_j^2.
+    attention's key bias is zero but for such roundings. So is that of a last layer's bias, before a loss
+    which a shift of all outputs does not move: of `magnitude`, the norm of the gradient at the outputs.
+    Where the whole is not finite nothing is told. `count` is how many samples of weight 1 have the same sum
+    of squares: sum_j w_j^2.
     """
-    whole = sqrt(sum(block.size**2 for block in blocks))
+    whole = sqrt(sum(block.size**2 for block in blocks) + magnitude**2)
     if not whole < inf:
         return [True] * len(blocks)
     return [block.error <= tolerance(block.eps, block.size, count, magnitude=whole) for block in blocks]

@@ -157,3 +157,16 @@ def test_one_percent_of_a_selective_gradient():
         pytest.raises(ValueError, match="differs from the"),
     ):
         curated(model, (inputs[:9], targets[:9]), distances, **options).step(inputs, targets)
+
+
+@pytest.mark.parametrize("seed", [49, 108, 131, 152])
+def test_losses_that_no_shift_moves(seed):
+    """The last bias has no gradient but for roundings of the outputs' own."""
+
+    def rank(outputs, relevance):
+        return -(outputs.squeeze(2).log_softmax(1) * relevance.softmax(1)).sum(1)
+
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 1)).double()
+    batch, validation = ((torch.randn(n, 5, 6).double(), torch.randn(n, 5).double()) for n in (8, 4))
+    assert curated(model, validation, rank).score(*batch)[1].scores.isfinite().all()

@@ -24,7 +24,7 @@ from lai_torch._graph.places import Axis, list_axes
 from lai_torch._graph.products import PRODUCTS, find_weight
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError
-from lai_torch._graph.walk import Graph, walk
+from lai_torch._graph.walk import Edge, Graph, walk
 from lai_torch._model.batch import Loss, bisections, check_losses, count, find_unaligned, row_sources, rows
 from lai_torch._model.function import densify, losses_of, view_real
 from lai_torch._model.precision import differ, measure_roundings
@@ -197,7 +197,9 @@ def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: flo
     return walk(resized) if resized.requires_grad else None
 
 
-def check_alone(problem: Problem, graph: Graph, parameters: Mapping[str, Tensor], *, redraws: bool) -> None:
+def check_alone(
+    problem: Problem, graph: Graph, parameters: Mapping[str, Tensor], last: list[Edge], *, redraws: bool
+) -> None:
     """Raise unless a sample has by itself the loss and the gradient that it has beside a copy of itself.
 
     One row draws other random numbers than two, which shows nothing where a score may draw anew: `redraws`.
@@ -217,7 +219,7 @@ def check_alone(problem: Problem, graph: Graph, parameters: Mapping[str, Tensor]
         others = [(walk(losses), torch.zeros(1, dtype=torch.long, device=losses.device))]
         trained = {name: one for name, one in parameters.items() if one.requires_grad}
         exchange = Exchange(problem, graph, graph, first, first.long(), others)
-        moved = bool(find_moved(exchange, trained, eps))
+        moved = bool(find_moved(exchange, trained, eps, last))
     if moved:
         msg = (
             "model: expected a sample whose loss and gradient are its own, got others in a batch of one than "
@@ -315,8 +317,13 @@ def draw_weights(losses: Tensor, kept: Tensor) -> Tensor:
     return torch.where(kept & torch.isfinite(losses), weights, 0.0).detach()
 
 
-def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float) -> list[str]:
-    """Return the parameters of which samples give another gradient in another batch."""
+def find_moved(
+    exchange: Exchange, parameters: Mapping[str, Tensor], eps: float, last: list[Edge]
+) -> list[str]:
+    """Return the parameters of which samples give another gradient in another batch.
+
+    The gradient at the last layer's outputs, which `last` are, is what others are sums of.
+    """
     # A gradient is linear in the weights: one of the batch, with the sum of theirs, goes with those of all
     # other batches. A sample has another weight in each of them, so that no two errors cancel.
     losses, drawn = exchange.plain.losses.detach(), []
@@ -334,7 +341,8 @@ def find_moved(exchange: Exchange, parameters: Mapping[str, Tensor], eps: float)
     blocks = [
         Block(here[name].distance(there[name]), here[name].size(), coarsest[name]) for name in parameters
     ]
-    agreed = sums_agree(blocks, squares)
+    magnitude = sum(map(norm, exchange.plain.gradients(last, weights)))
+    agreed = sums_agree(blocks, squares, magnitude)
     # Beside other samples a product may be rounded otherwise, which turns units on and off at a kink.
     return [
         name
@@ -470,7 +478,7 @@ def find_data(exchange: Exchange, nodes: Iterable[int]) -> int | None:
 def find_wrong(
     graph: Graph,
     kept: Tensor,
-    records: Iterable[Any],
+    records: Sequence[Any],
     explained: Mapping[Hashable, list[str]],
     parameters: Mapping[str, Tensor],
     eps: float,
@@ -502,7 +510,8 @@ def find_wrong(
                 whole = given[0] if len(given) == 1 else torch.stack(list(given), -1)
                 squares[name] += plain[name].compare(whole, str(weight)) ** 2
         blocks = [Block(squares[name] ** 0.5, plain[name].size(), coarsest[name]) for name in parameters]
-        agreed = sums_agree(blocks, float(weights.double().square().sum()))
+        magnitude = norm(_weigh(records[-1], weights).output_gradients)
+        agreed = sums_agree(blocks, float(weights.double().square().sum()), magnitude)
         wrong |= {name: None for name, agrees in zip(parameters, agreed, strict=True) if not agrees}
     return list(wrong)
 

@@ -320,7 +320,8 @@ class Reader:
                 if not known:
                     recording = self._check(recording, graph, exchange, positions)
                 if alike:
-                    check_alone(problem, graph, named, redraws=self.exchanged)
+                    last = [(layer.node, 0) for layer in plan.last]
+                    check_alone(problem, graph, named, last, redraws=self.exchanged)
             except CoupledError as error:
                 raise self._name_norm(error) from error
             except RuntimeError as error:
@@ -590,7 +591,9 @@ class Reader:
             )
             raise CoupledError(msg)
         named = list_parameters(self.model, self.loss)
-        wrong = find_moved(exchange, {name: one for name, one in named.items() if one.requires_grad}, eps)
+        last = [(layer.node, 0) for layer in plan.last if alike]
+        trained = {name: one for name, one in named.items() if one.requires_grad}
+        wrong = find_moved(exchange, trained, eps, last)
         # The same functions may run on other rows, as many as the data say.
         if plan.varies:
             alike = False
