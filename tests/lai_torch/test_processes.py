@@ -128,7 +128,7 @@ def check(parts, case, engine):
     if engine != "hsdp":  # whose own all-reduces of gradients are counted, too
         assert all(one.bytes_reported == one.bytes_per_step > 0 for one in got)
     for name, error in errors(got, run(CASES[case])).items():
-        assert error <= (1e-7 if name == "reports" and "warmup" in case else BOUND), name
+        assert error <= BOUND, name
 
 
 @pytest.mark.parametrize(("case", "engine"), QUICK)

@@ -56,7 +56,10 @@ def weigh(
     group = engine.group
     if scored is None:
         total = int(group.totals(samples)[0])
-        everyone = torch.full((total,), 1.0 / total, device=next(engine.model.parameters()).device)
+        like = next(engine.model.parameters())
+        # in which a sum of losses keeps its digits
+        kind = torch.promote_types(like.dtype, torch.float32).to_real()
+        everyone = torch.full((total,), 1.0 / total, dtype=kind, device=like.device)
         return Weighed(everyone[:samples], everyone, None, everyone[:samples], total)
     scores, slices = group.gather_rows(scored.scores)
     given = scores
