@@ -16,7 +16,7 @@ from lai_torch._captured import run
 from torch import nn
 from torch.nn import functional
 
-from tests.lai_torch.support import LOSS, curated, in_bfloat16
+from tests.lai_torch.support import LOSS, by_autograd, curated, in_bfloat16
 from tests.support.torch_functions import ruled
 from tests.support.torch_modules import held, holding
 from tests.support.workloads.torch_oracle import per_sample_gradients
@@ -159,14 +159,23 @@ def test_one_percent_of_a_selective_gradient():
         curated(model, (inputs[:9], targets[:9]), distances, **options).step(inputs, targets)
 
 
-@pytest.mark.parametrize("seed", [49, 108, 131, 152])
-def test_losses_that_no_shift_moves(seed):
+def rank(outputs, relevance):
+    """ListNet's loss."""
+    return -(outputs.squeeze(2).log_softmax(1) * relevance.softmax(1)).sum(1)
+
+
+def order(outputs, relevance):
+    """Plackett and Luce's: a gradient's logarithm is taken on its way back."""
+    ordered = outputs.squeeze(2).gather(1, relevance.argsort(1))
+    return (ordered.logcumsumexp(1) - ordered).sum(1)
+
+
+@pytest.mark.parametrize(("loss", "seed"), [*((rank, seed) for seed in (49, 108, 131, 152)), (order, 0)])
+def test_losses_that_no_shift_moves(loss, seed):
     """The last bias has no gradient but for roundings of the outputs' own."""
-
-    def rank(outputs, relevance):
-        return -(outputs.squeeze(2).log_softmax(1) * relevance.softmax(1)).sum(1)
-
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 1)).double()
     batch, validation = ((torch.randn(n, 5, 6).double(), torch.randn(n, 5).double()) for n in (8, 4))
-    assert curated(model, validation, rank).score(*batch)[1].scores.isfinite().all()
+    assert curated(model, validation, loss).score(*batch)[1].scores.isfinite().all()
+    scores = curated(model, validation, loss, estimator="ghost").score(*batch)[1].scores
+    torch.testing.assert_close(scores, by_autograd(model, validation, batch, loss))

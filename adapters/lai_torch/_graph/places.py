@@ -107,7 +107,8 @@ class Scale:
     """The powers of two that weigh the losses: of a plain pass, and of those that tell samples apart.
 
     A power of two rounds nothing unless a number leaves the range of its type. So all weights are far from
-    both ends of that range; float16 has none to spare, and is compared up to its roundings.
+    both ends of that range; float16 has none to spare, and is compared up to its roundings. So are gradients
+    of which a function takes the logarithm on their way.
     """
 
     base: int
@@ -117,9 +118,12 @@ class Scale:
     least: float = 0.0
 
     @classmethod
-    def choose_scale(cls, dtypes: set[torch.dtype]) -> "Scale":
+    def choose_scale(cls, graph: Graph, edges: list[Edge]) -> "Scale":
+        dtypes = {graph.dtype(edge) for edge in edges} | {graph.losses.dtype}
         if torch.float16 in dtypes:
             return cls(base=8, shift=0, within=4 * torch.finfo(torch.float16).eps)
+        if "LogcumsumexpBackward0" in graph.names:
+            return cls(base=8, shift=0, within=2**8 * graph.coarsest())
         kinds = map(torch.finfo, dtypes)
         return cls(base=64, shift=24, within=0.0, least=max(one.smallest_normal / one.eps for one in kinds))
 
@@ -144,7 +148,7 @@ def place_samples(graph: Graph, edges: list[Edge], *, proved: bool = True) -> tu
     records that are made of it.
     """
     losses, samples = graph.losses, graph.samples
-    scale = Scale.choose_scale({graph.dtype(edge) for edge in edges} | {losses.dtype})
+    scale = Scale.choose_scale(graph, edges)
     codes = scale.codes(samples, losses.device)
     proved = proved or scale.within > 0.0
     digits, codes = codes.shape[1], (codes if proved else codes[:1]).flatten(0, 1)
