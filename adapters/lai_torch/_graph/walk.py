@@ -23,8 +23,6 @@ class Graph:
 
     losses: Tensor
     nodes: list[Node]
-    # each node's number
-    numbers: dict[Node, int]
     # what two graphs of the same program share: of each node its name and edges, one behind the other
     signature: tuple[str | int | None, ...]
 
@@ -35,7 +33,7 @@ class Graph:
     @cached_property
     def edges(self) -> list[tuple[Edge | None, ...]]:
         """An argument without a gradient has no node; edges are found by their place."""
-        number = self.numbers
+        number = {node: index for index, node in enumerate(self.nodes)}
         return [
             tuple(None if child is None else (number[child], result) for child, result in node.next_functions)
             for node in self.nodes
@@ -132,7 +130,7 @@ def walk(losses: Tensor) -> Graph:
                 number = numbers[child] = len(nodes)
                 nodes.append(child)
             signature += (number, result)
-    return Graph(losses, nodes, numbers, tuple(signature))
+    return Graph(losses, nodes, tuple(signature))
 
 
 def name_function(name: str) -> str:
