@@ -91,6 +91,13 @@ def packed(own, inputs, lengths):
     return own.head(own.memory(pack_padded_sequence(inputs, lengths, batch_first=True))[1][-1])
 
 
+@holding(lambda: held(memory=nn.GRU(4, 5, batch_first=True), head=nn.Linear(5, 3)))
+def cut(own, inputs, lengths):
+    """Read sequences up to the length of the first, which is to be the longest."""
+    states, last = own.memory(inputs[:, : lengths[0]])[0], (lengths - 1).clamp(max=lengths[0] - 1)
+    return own.head(states[torch.arange(len(lengths)), last])
+
+
 def sequences(n):
     return (randn(n, 5, 4), torch.tensor([5, 4, 4, 3, 2, 1])[:n]), labels(n)
 
@@ -117,6 +124,7 @@ APART = {
     "below the range": (lambda: masked_in_float32().double(), vectors, "kept"),
     "two beside a third": (lambda: averaged_norms().double().eval(), lambda _: vectors(2), "kept"),
     "sequences by length": (lambda: packed().double(), sequences, "kept"),
+    "the longest first": (lambda: cut().double(), sequences, "kept"),
 }
 
 

@@ -118,12 +118,11 @@ class Scale:
     least: float = 0.0
 
     @classmethod
-    def choose_scale(cls, graph: Graph, edges: list[Edge]) -> "Scale":
-        dtypes = {graph.dtype(edge) for edge in edges} | {graph.losses.dtype}
+    def choose_scale(cls, dtypes: set[torch.dtype], within: float = 0.0) -> "Scale":
         if torch.float16 in dtypes:
-            return cls(base=8, shift=0, within=4 * torch.finfo(torch.float16).eps)
-        if "LogcumsumexpBackward0" in graph.names:
-            return cls(base=8, shift=0, within=2**8 * graph.coarsest())
+            within = 4 * torch.finfo(torch.float16).eps
+        if within:
+            return cls(base=8, shift=0, within=within)
         kinds = map(torch.finfo, dtypes)
         return cls(base=64, shift=24, within=0.0, least=max(one.smallest_normal / one.eps for one in kinds))
 
@@ -148,7 +147,10 @@ def place_samples(graph: Graph, edges: list[Edge], *, proved: bool = True) -> tu
     records that are made of it.
     """
     losses, samples = graph.losses, graph.samples
-    scale = Scale.choose_scale(graph, edges)
+    within = 0.0
+    if "LogcumsumexpBackward0" in graph.names:
+        within = 2**8 * graph.coarsest()
+    scale = Scale.choose_scale({graph.dtype(edge) for edge in edges} | {losses.dtype}, within)
     codes = scale.codes(samples, losses.device)
     proved = proved or scale.within > 0.0
     digits, codes = codes.shape[1], (codes if proved else codes[:1]).flatten(0, 1)

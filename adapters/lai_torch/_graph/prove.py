@@ -98,7 +98,7 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     CoupledError
         If the loss of a sample that stays changes, or, `by_rows`, that of a copy is not its sample's.
     """
-    batch, samples = problem[2], count(*problem[2])
+    samples = count(*problem[2])
     plain, drawn = run_again(problem, gradients=True)
     device, graph, eps = plain.device, None, 0.0
     # the coarsest type in the graph sets how far two passes may differ
@@ -109,36 +109,24 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     others: list[tuple[Graph, Tensor]] = []
     cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
     for half in (half for cut in cuts for half in cut):
-        # Copies in another order, where such a batch runs: one that is in order tells nothing of a model that
-        # sorts. What is drawn may depend on the row.
+        # Copies in another order, where that is the same: a batch that is in order tells nothing of a model
+        # that sorts. What is drawn may depend on the row.
         orders = [row_sources(half)]
         if drawn is None:
             orders.insert(0, _turn_copies(half))
         for index in orders:
-            ran = run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
-            if not isinstance(ran, Exception):
-                break
+            try:
+                ran = run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
+                if not isinstance(ran, Exception):
+                    kept, compared = _compare(problem, ran, (plain, drawn), half, index, eps, by_rows=by_rows)
+                    break
+            except CoupledError:
+                if index is orders[-1]:
+                    raise
         if isinstance(ran, Exception):  # whatever it is, it is about samples that stand there twice
             _compare_halves(problem, plain, drawn, eps)
             return None
-        moved, after = ran
-        # Of passes that drew other random numbers no two losses can be compared.
-        alike = drawn is after or (drawn is not None and after is not None and drawn.equal(after))
-        kept = half.to(device) & alike
-        if alike:
-            check_unmoved(problem, moved[kept], plain, kept, eps)
-        compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
-        if compared and _differ(problem, moved, plain[index.to(device)], everyone, eps):
-            # A sample's rows do not carry its loss to another place.
-            shapes = [tuple(one.shape) for one in find_unaligned(batch, samples) if isinstance(one, Tensor)]
-            held = ""
-            if shapes:
-                held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
-            msg = (
-                "model: expected rows that can be exchanged, got losses that do not move with their samples' "
-                f"rows: samples are coupled, or no rows of the batch{held}"
-            )
-            raise CoupledError(msg)
+        moved = ran[0]
         if graph is not None and moved.requires_grad:
             # a copy has its sample's gradient where it has its loss
             others.append((walk(moved), torch.where(kept | compared, index.to(device), -1)))
@@ -150,6 +138,39 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         places = torch.arange(resized.samples, device=device)
         others.append((resized, torch.where(places < samples, places, -1)))
     return found
+
+
+def _compare(
+    problem: Problem,
+    ran: tuple[Tensor, Streams | None],
+    before: tuple[Tensor, Streams | None],
+    half: Tensor,
+    index: Tensor,
+    eps: float,
+    *,
+    by_rows: bool,
+) -> tuple[Tensor, bool]:
+    """Compare the losses of an exchanged batch; say which stayed, and whether copies have their samples'."""
+    (moved, after), (plain, drawn) = ran, before
+    # Of passes that drew other random numbers no two losses can be compared.
+    alike = drawn is after or (drawn is not None and after is not None and drawn.equal(after))
+    kept = half.to(plain.device) & alike
+    if alike:
+        check_unmoved(problem, moved[kept], plain, kept, eps)
+    compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
+    if compared and _differ(problem, moved, plain[index.to(plain.device)], everyone, eps):
+        # A sample's rows do not carry its loss to another place.
+        unaligned = find_unaligned(problem[2], len(plain))
+        shapes = [tuple(one.shape) for one in unaligned if isinstance(one, Tensor)]
+        held = ""
+        if shapes:
+            held = f"; {shapes[:1]} holds samples in another way (offsets, packed sequences): pad it"
+        msg = (
+            "model: expected rows that can be exchanged, got losses that do not move with their samples' "
+            f"rows: samples are coupled, or no rows of the batch{held}"
+        )
+        raise CoupledError(msg)
+    return kept, compared
 
 
 def _turn_copies(part: Tensor) -> Tensor:
