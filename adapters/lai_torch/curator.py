@@ -82,7 +82,7 @@ class Weigher:
     refresh
         The validation set is traced again every so many curated steps; also where other parameters train
         than before, and in one process where others changed them since the last `step`: by a checkpoint, or
-        by steps of a plain loop.
+        by steps of a plain loop. A write through `.data` is not seen.
     validation_fraction
         The fraction of the validation set that each refresh draws, in (0, 1].
     generator
