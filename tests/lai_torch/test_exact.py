@@ -110,7 +110,7 @@ def test_the_optimizers_own_step_is_differentiated(make, name, steps, reduction,
     options = {"optimizer": optimizer, "reduction": reduction, "max_norm": max_norm, "at": at}
     found = lai_torch.exact_scores(model, LOSS, validation, training, **options)
     torch.testing.assert_close((model.state_dict(), optimizer.state_dict()), before, rtol=0, atol=0)
-    weight, h = (1 / N if reduction == "mean" else 1.0) * (0.5 if at == "midpoint" else 1.0), 1e-5
+    weight, h = (1 / N if reduction == "mean" else 1.0) * (0.5 if at == "midpoint" else 1.0), 1e-6
     for j in range(N):
         shift = h * (torch.arange(N) == j).double()
         up, down = (

@@ -233,13 +233,15 @@ def check_alone(
     ran = run_part(problem, torch.zeros(1, dtype=torch.long, device="cpu"), len(graph.losses), gradients=True)
     if isinstance(ran, Exception) or (redraws and ran[1] is not None):
         return
-    losses, eps = ran[0], graph.coarsest()
-    first = torch.arange(len(graph.losses), device=losses.device) == 0
-    moved = _differ(problem, losses, graph.losses[first], first, eps)
+    # both from the same buffers, which the first pass may have written
+    losses, (beside, _), eps = ran[0], run_again(problem, gradients=True), graph.coarsest()
+    first = torch.arange(len(beside), device=losses.device) == 0
+    moved = _differ(problem, losses, beside[first], first, eps)
     if not moved and losses.requires_grad:
         others = [(walk(losses), torch.zeros(1, dtype=torch.long, device=losses.device))]
         trained = {name: one for name, one in parameters.items() if one.requires_grad}
-        exchange = Exchange(problem, graph, graph, first, first.long(), others)
+        pair = walk(beside)
+        exchange = Exchange(problem, pair, pair, first, first.long(), others)
         moved = bool(find_moved(exchange, trained, eps, last))
     if moved:
         msg = (

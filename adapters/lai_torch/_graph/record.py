@@ -45,6 +45,7 @@ from lai_torch._graph.prove import (
     find_moved,
     find_wrong,
     locate_samples,
+    run_again,
     run_part,
 )
 from lai_torch._graph.saved import Saved
@@ -179,7 +180,9 @@ class Reader:
             recording = self.read(batch, losses, alike=alone)
             if alone and not redraws and streams.has_moved():
                 streams.restore()
-                _check_drawn(check_losses(losses_of(self.model, self.loss, one), 1), losses)
+                # both from the same buffers, which the first pass may have written
+                passes = (run_again((self.model, self.loss, each), gradients=True) for each in (one, batch))
+                _check_drawn(*(found for found, _ in passes))
         if not alone:
             return recording
         whole: list[Any] = [*recording.trace.layers, *(one.record for one in recording.readouts)]
