@@ -1,5 +1,6 @@
 """Which row of a batch makes its gradient: exact norms, by trace, or by one backward pass a sample."""
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from lai_core.diagnosis.report import check_ids, check_usual, conclude
 from lai_torch._curation.processes.engine import Engine
 from lai_torch._curation.processes.group import Group
 from lai_torch._exact.by_position import check_positions
+from lai_torch._graph.assemble import TRANSPOSED
 from lai_torch._graph.record import Reader, Recording
 from lai_torch._graph.uses import CoupledError
 from lai_torch._model.batch import Loss, call, check_losses, count, row_sources, rows, tensors, usable
@@ -157,8 +159,8 @@ def diagnose_batches(
                 check_ids(batch.ids, count(*usable(batch.given)))
             # one batch's trace can be kept; of several the passes run again
             found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
-        kinds = shared.objects({one.part.traced for one in found if one.part.rows})
-        if len({kind for own in kinds for kind in own}) > 1:  # sums of two kinds do not meet
+        forms = shared.objects([_list_forms(one.part) for one in found if one.part.rows])
+        if not _agree(form for own in forms for form in own):  # sums of two forms do not meet
             with shared.raise_together():
                 found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
         found = [share(one, shared) for one in found]
@@ -340,6 +342,22 @@ def _measure_batch(reader: Reader, batch: Batch, *, again: bool, traced: bool = 
         where = {row: _find_nonfinite(reader, given, row, samples) for row in rest}
     assert losses is not None
     return Measured(losses, part, coupled, where, [None] * samples if batch.ids is None else list(batch.ids))
+
+
+def _list_forms(part: Part) -> dict[str, set[Any]]:
+    """Return how a part was measured, and by which keys, in which shapes, it sums each parameter up."""
+    found: defaultdict[str, set[Any]] = defaultdict(set, {"": {part.traced}})
+    for key, arrays in (part.total or {}).items():
+        place: Any = key[0] if isinstance(key, tuple) else ("", key)
+        # one matrix may be called otherwise where it is read the other way round, or as one of several
+        name = str(place[1]).removesuffix(TRANSPOSED).partition("[")[0]
+        found[name].add((key, tuple(tuple(one.shape) for one in arrays)))
+    return found
+
+
+def _agree(forms: Iterable[dict[str, set[Any]]]) -> bool:
+    first: dict[str, set[Any]] = {}
+    return all(first.setdefault(name, own) == own for form in forms for name, own in form.items())
 
 
 def share(own: Measured, group: Group) -> Measured:

@@ -85,6 +85,16 @@ def numbers_of_a_loop(params, inputs):
     return lax.scan(step, inputs @ params["w"], (params["s"], params["b"]))[0] @ params["o"]
 
 
+@ruled(layers=WO, w=(4, 4), b=(3, 4), o=(4, 2))
+def biases_of_a_loop(params, inputs):
+    """Loop with one matrix, and a bias of its own in each pass."""
+
+    def step(hidden, bias):
+        return jnp.tanh(hidden @ params["w"] + bias), None
+
+    return lax.scan(step, inputs, params["b"])[0] @ params["o"]
+
+
 @ruled((4, 3), WO, w=(3, 4), a=(4,), o=(4, 2))
 def recurred(params, inputs):
     """Run a diagonal recurrence in parallel: one decay, repeated for every sample and place."""

@@ -326,6 +326,29 @@ def test_unequal_micro_batches_are_told(on_two, job):
     assert first.endswith(f"at least one, got {[*job[0]]}")
 
 
+@holding(lambda: held(head=nn.Linear(1, 1)))
+def sort_rows(own, inputs):
+    order = inputs[:, 0].argsort()
+    return own.head(inputs[order])[order.argsort()]
+
+
+def test_parts_of_other_forms_are_added_up():
+    """A layer's matrix is read the other way round where rows are sorted, and one row is not."""
+    torch.manual_seed(0)
+    model, parts = (
+        sort_rows().double(),
+        [(torch.randn(n, 1).double(), torch.randn(n).double()) for n in (1, 9)],
+    )
+    parts[1][1][4] = 500.0
+    monitor = lai_torch.SpikeMonitor(model, squared, rule=lai_torch.SpikeRule(threshold=5.0, warmup=1))
+    for part in parts:
+        monitor.watch(*part)
+    rows = torch.cat([per_sample_gradients(model, squared, *part, len(part[1])) for part in parts])
+    found, total = monitor.check(1e3), rows.sum(0)
+    assert found.total_norm == pytest.approx(float(total.norm()))
+    torch.testing.assert_close(found.shares, rows @ total / (total @ total))
+
+
 def packed():
     """Return a model whose documents see one another's positions, a loss a position, and packed rows."""
     model, _, words, targets, _ = built("gpt")

@@ -65,6 +65,19 @@ def test_ghost_is_exact_whatever_is_routed(kind, options):
     torch.testing.assert_close(again.step(*batch).scores, expected)
 
 
+@pytest.mark.parametrize("estimator", [lai_torch.Ghost(), lai_torch.Ghost(chunk=1)])
+def test_branches_of_one_row_are_exact(estimator):
+    """They have one graph, and parameters of their own; a branch that no row of a part reaches has none."""
+    model, inputs = branching().double(), randn(4, 3, 4).double()
+    inputs *= inputs.sum((1, 2), keepdim=True).sign()  # all to one side
+    validation, targets = (inputs[:1], labels(1)), labels(4)
+    curator = curated(model, validation, estimator=estimator, lr=0.0)
+    for sides in ([1], [1], [-1], [-1, 1, 1, -1]):
+        batch = inputs[-len(sides) :] * torch.tensor(sides).double().view(-1, 1, 1), targets[: len(sides)]
+        expected = lai_torch.exact_scores(model, LOSS, validation, batch)
+        torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
+
+
 @pytest.mark.parametrize("way", ["eager", "grouped_mm"])
 def test_ghost_is_exact_on_mixtral(way):
     bound = {"rtol": 1e-9, "atol": 1e-12} if way == "eager" else {"rtol": 1e-3, "atol": 1e-5}

@@ -28,5 +28,7 @@ class PlannedRecord:
         return self.materialised or self.use.frozen
 
     def view(self, operand: View | None) -> View | None:
-        """Return what this iteration sees of an operand of the same loops."""
-        return None if operand is None else operand.at(self.iteration or (0,) * len(operand.loops))
+        """Return what this iteration sees of an operand; None where the positions see other parts each."""
+        if operand is None or (self.iteration is None and any(operand.loops)):
+            return None
+        return operand.at(self.iteration or (0,) * len(operand.loops))

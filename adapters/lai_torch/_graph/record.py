@@ -212,9 +212,8 @@ class Reader:
         positions = self.masks(self.model, batch[0], len(losses))
         graph = walk(losses)
         shapes = tuple((one.shape, one.dtype) for one in tensors(batch))
-        leaves = graph.leaves.items()
-        hooks = tuple((node, *own) for node, leaf in leaves if (own := leaf._backward_hooks))
-        key = graph.signature, shapes, hooks
+        hooks = tuple((node, *own) for node, leaf in graph.leaves.items() if (own := leaf._backward_hooks))
+        key = self._identify(graph), shapes, hooks
         plan = self._plans.get(key)
         if plan is not None and plan.holds(graph):
             plan.calls += 1
@@ -251,12 +250,18 @@ class Reader:
             If no such pass has this graph.
         """
         graph = walk(losses)
-        signature, plan = self._other if proved is None else (proved.graph.signature, proved.plan)
-        if plan is None or graph.signature != signature or not plan.holds(graph):
+        known, plan = self._other
+        if proved is not None:
+            known, plan = self._identify(proved.graph), proved.plan
+        if plan is None or self._identify(graph) != known or not plan.holds(graph):
             msg = "model: expected the same functions in training and in evaluation mode, got others"
             raise CoupledError(msg)
-        self._other = signature, plan
+        self._other = known, plan
         return self._assemble(graph, plan, ())
+
+    def _identify(self, graph: Graph) -> tuple[Any, ...]:
+        """Return what graphs share that one plan reads: branches of one form have parameters of their own."""
+        return graph.signature, tuple(map(self.names.get, map(id, graph.leaves.values())))
 
     def _is_due(self, plan: Plan) -> bool:
         """Whether a graph is to be proved again: on the first batch after a step, at calls 4, 8, ..."""
@@ -271,7 +276,7 @@ class Reader:
     @property
     def names(self) -> dict[int, str]:
         """The names of all parameters, by identity."""
-        return collect_held(self.model, self.loss).memoise(_identify)
+        return collect_held(self.model, self.loss).memoise(_find_names)
 
     def _count_writes(self) -> dict[str, int]:
         watched = collect_held(self.model, self.loss).memoise(_watch_writes)
@@ -288,12 +293,12 @@ class Reader:
             readouts = assembly.build_last()
             records = [one.record for one in readouts]
         else:
-            # those in the graph, and experts outside it
+            # those in the graph, and experts and what is left outside it
             found = {id(leaf) for leaf in graph.leaves.values()}
             parameters = {
                 name: one
                 for name, one in list_parameters(self.model, self.loss).items()
-                if id(one) in found or (plan.routed and one.requires_grad)
+                if id(one) in found or (one.requires_grad and (plan.routed or name in plan.left))
             }
             records, readouts = assembly.build_every(parameters)
             if not plan.last:
@@ -669,7 +674,7 @@ def _sorts(exchange: Exchange, edges: list[Edge]) -> bool:
     return any(isinstance(one, Entries) for one in place_samples(graph, edges, proved=False)[0].values())
 
 
-def _identify(found: Held) -> dict[int, str]:
+def _find_names(found: Held) -> dict[int, str]:
     return {id(one): name for name, one in found.parameters.items()}
 
 

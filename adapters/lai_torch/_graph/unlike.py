@@ -38,7 +38,7 @@ def check_unlike(reader: Reader, summed: Layouts, found: Layouts) -> None:
             "alone; use estimator 'exact'"
         )
         raise ValueError(msg)
-    if unread:
+    if unread - reader.left:  # what is left already would differ again, without an end
         reader.recall(reader.routed, reader.left.union(unread))
         raise UnlikeError
 
