@@ -11,6 +11,7 @@ from tests.lai_jax.support import cross_entropy, dense, drawn, ruled_by, squares
 N = 6
 PARAMS = weights(w=(4, 5), o=(5, 3), rows=(6, 4))
 BATCH = drawn(N, 4), jnp.arange(N) % 3
+PIXELS = jnp.arange(4 * N).reshape(N, 4) * 7 % 256, BATCH[1]
 SWAPPED = jnp.array([1, 0, 2, 3, 4, 5])
 
 
@@ -152,6 +153,11 @@ def far(params, inputs):
     return jnp.sqrt(dense(params, inputs[order])[jnp.argsort(order)] - 1e6)
 
 
+def of_bytes(params, pixels):
+    """Take what is never above 1 for numbers that are scaled already."""
+    return dense(params, jnp.where(pixels.max() > 1, pixels / 255, pixels))
+
+
 def set_apart(params, one, other):
     """Normalise the difference of two inputs of one shape."""
     return normalised(params, one - other)
@@ -162,6 +168,7 @@ def set_apart(params, one, other):
     [
         (crowded, cross_entropy, BATCH),
         (far, cross_entropy, BATCH),
+        (of_bytes, cross_entropy, PIXELS),
         (dense, balanced, BATCH),
         (dense, counted, BATCH),
         (halved_together, cross_entropy, BATCH),

@@ -40,8 +40,9 @@ def _yield_trials(
     Data of several scales: what meets a threshold at one may not at another; samples that are all alike,
     which crowd together wherever they are sent; and positive parameters, for some have to be. Whole numbers
     are 0 and 1, and in every second trial what the losses compare them with, as a label that counts for
-    nothing: where it is no index, losses are no numbers. No two arrays have the same numbers, of whose
-    difference nothing would be left.
+    nothing: where it is no index, losses are no numbers. At last one array after the other has bytes, as
+    pixels are, in every second row. No two arrays have the same numbers, of whose difference nothing would
+    be left.
     """
     if not traced:
         yield parameters, data
@@ -57,6 +58,10 @@ def _yield_trials(
         yield normal, draw(number, scale)
     yield [_positive(leaf, at) for at, leaf in enumerate(parameters)], draw(3)
     yield normal, [jnp.broadcast_to(leaf[:1], leaf.shape) if is_batched(leaf) else leaf for leaf in draw(4)]
+    for at, leaf in enumerate(data):
+        if isinstance(leaf, jax.core.Tracer) and jnp.issubdtype(leaf.dtype, jnp.integer) and is_batched(leaf):
+            given = draw(5)
+            yield normal, [*given[:at], _spread(leaf, at), *given[at + 1 :]]
 
 
 def _find_compared(program: jex.Jaxpr) -> list[set[int]]:
@@ -207,6 +212,14 @@ def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0, whole: Seque
     if jnp.issubdtype(leaf.dtype, jnp.inexact):
         return jnp.asarray(scale * draw.standard_normal(leaf.shape), leaf.dtype)
     return jnp.asarray(draw.choice(whole, leaf.shape), leaf.dtype)
+
+
+def _spread(leaf: Any, place: int) -> jax.Array:
+    """Return whole numbers: bytes in every second row, 0 and 1 in the others."""
+    most = min(256, int(jnp.iinfo(leaf.dtype).max))
+    drawn = np.random.default_rng([leaf.size, place]).integers(most, size=leaf.shape)
+    drawn[::2] %= 2
+    return jnp.asarray(drawn, leaf.dtype)
 
 
 def _positive(leaf: Any, place: int) -> Any:
