@@ -74,7 +74,8 @@ def score_dataset(
         `read_scores(folder, average=True)` averages.
     batch_size
         How many samples are scored at once; larger batches are cut. Scores do not depend on it but for
-        rounding; those of `calibrated_lai` do, which fits its weights on so many.
+        rounding; those of `calibrated_lai` do, which fits its weights on so many, and those of `lai` on
+        models that route or sort rows (see `LAI`).
     parts
         Into how many consecutive parts the validation set is cut for the standard error; shuffle a set that
         is sorted. None: no standard error; nor has `exact` or `gate_lai` one.

@@ -110,7 +110,8 @@ class LAI(Estimator):
         `sketch / outputs` of their cost, unbiased over the draw of signs and permutation, which each
         refresh makes anew (with the batch as validation, each step).
     chunk, memory_budget, parts, autocast
-        As for `Ghost`.
+        As for `Ghost`. Of a model that routes or sorts rows LAI leaves layers out once a batch has shown it,
+        with a warning; one row at a time shows nothing, and has scores of all layers.
     last
         Name of the final layer, where several reach the loss side by side.
     valid
