@@ -159,8 +159,10 @@ def diagnose_batches(
                 check_ids(batch.ids, count(*usable(batch.given)))
             # one batch's trace can be kept; of several the passes run again
             found = [_measure_batch(reader, batch, again=len(batches) > 1) for batch in batches]
-        forms = shared.objects([_list_forms(one.part) for one in found if one.part.rows])
-        if not _agree(form for own in forms for form in own):  # sums of two forms do not meet
+        listed = shared.objects([_list_forms(one.part) for one in found if one.part.rows])
+        pairs = [pair for own in listed for forms in own for pair in forms.items()]
+        first = dict(reversed(pairs))
+        if any(form != first[name] for name, form in pairs):  # sums of two forms do not meet
             with shared.raise_together():
                 found = [_measure_batch(reader, batch, again=True, traced=False) for batch in batches]
         found = [share(one, shared) for one in found]
@@ -353,11 +355,6 @@ def _list_forms(part: Part) -> dict[str, set[Any]]:
         name = str(place[1]).removesuffix(TRANSPOSED).partition("[")[0]
         found[name].add((key, tuple(tuple(one.shape) for one in arrays)))
     return found
-
-
-def _agree(forms: Iterable[dict[str, set[Any]]]) -> bool:
-    first: dict[str, set[Any]] = {}
-    return all(first.setdefault(name, own) == own for form in forms for name, own in form.items())
 
 
 def share(own: Measured, group: Group) -> Measured:

@@ -113,7 +113,9 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         # that sorts. What is drawn may depend on the row.
         orders = [row_sources(half)]
         if drawn is None:
-            orders.insert(0, _turn_copies(half))
+            turned, own = torch.arange(samples, device=half.device), half.nonzero().squeeze(1).flip(0)
+            turned[~half] = own.repeat(samples)[: samples - len(own)]
+            orders.insert(0, turned)
         for index in orders:
             try:
                 ran = run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
@@ -171,13 +173,6 @@ def _compare(
         )
         raise CoupledError(msg)
     return kept, compared
-
-
-def _turn_copies(part: Tensor) -> Tensor:
-    """Return the row that fills each row: a part, a mask, and copies of it, the last ones first."""
-    places, own = torch.arange(len(part), device=part.device), part.nonzero().squeeze(1).flip(0)
-    places[~part] = own.repeat(len(part))[: len(part) - len(own)]
-    return places
 
 
 def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> None:
