@@ -332,7 +332,7 @@ def sort_rows(own, inputs):
     return own.head(inputs[order])[order.argsort()]
 
 
-def test_parts_of_other_forms_are_added_up():
+def test_parts_of_other_forms_add_up():
     """A layer's matrix is read the other way round where rows are sorted, and one row is not."""
     torch.manual_seed(0)
     model, parts = (
