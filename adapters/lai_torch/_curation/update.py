@@ -120,7 +120,7 @@ class Updater:
         self.engine.add_up([p for group in self.optimizer.param_groups for p in group["params"]])
         if self.scaler is not None:
             # a step that raised before `update` left there that it had unscaled
-            self.scaler._per_optimizer_states.pop(id(self.optimizer), None)
+            getattr(self.scaler, "_per_optimizer_states", {}).pop(id(self.optimizer), None)
             self.scaler.unscale_(self.optimizer)
         gradients = self._gradients()
         # what each process found finite may overflow in a sum, and what is scaled was not looked at

@@ -237,7 +237,7 @@ def check_alone(
         trained = {name: one for name, one in parameters.items() if one.requires_grad}
         pair = walk(beside)
         exchange = Exchange(problem, pair, pair, first, first.long(), others)
-        moved = bool(find_moved(exchange, trained, eps, last))
+        moved = bool(find_moved(exchange, trained, eps, last if exchange.matches(graph) else []))
     if moved:
         msg = (
             "model: expected a sample whose loss and gradient are its own, got others in a batch of one than "
