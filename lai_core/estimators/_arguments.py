@@ -43,6 +43,8 @@ def arrange(work: Workspace, array: Array, positions: str, valid: Array | None) 
         return xp.reshape(array, (array.shape[0], 1, -1))
     if not masked and number_of_positions(array) == 1:  # a mean of one
         return with_positions(xp, cast(xp, array, work.dtype))
+    if not masked and array.dtype == work.dtype:
+        return xp.mean(array, axis=1, keepdims=True)
     summed = xp.sum(array, axis=1, keepdims=True, dtype=work.dtype)
     if not masked:
         return summed * (1.0 / number_of_positions(array))

@@ -22,6 +22,7 @@ from lai_torch._graph.unlike import UnlikeError
 from lai_torch._model.batch import count
 from lai_torch._model.function import UnusableError
 from lai_torch._model.preserve import use_eval_mode
+from lai_torch._model.snapshot import VERSION
 from lai_torch._model.walk import forget, list_parameters
 from lai_torch.options import Estimator, KeptOptions
 from lai_torch.options.protocols import Policy, wants
@@ -199,7 +200,8 @@ class Scoring:
         """
         if self._given is not None or self._group.size > 1:
             return None
-        return tuple((id(one), one._version) for one in list_parameters(self._engine.model).values())
+        held = list_parameters(self._engine.model).values()
+        return tuple(zip(map(id, held), map(VERSION, held), strict=True))
 
     def _make(self, state: CuratorState, size: int) -> CuratorState:
         """Return the state with a side of the next draw; as it is, with a warning, if that is no use."""

@@ -122,11 +122,10 @@ class Updater:
             # a step that raised before `update` left there that it had unscaled
             getattr(self.scaler, "_per_optimizer_states", {}).pop(id(self.optimizer), None)
             self.scaler.unscale_(self.optimizer)
-        gradients = self._gradients()
         # what each process found finite may overflow in a sum, and what is scaled was not looked at
         summed = self.engine.group.size > 1 and not self.engine.lockstep
-        finite = not (summed or self.scaler is not None) or are_finite(gradients)
-        if finite and self.max_norm is not None and gradients:
+        finite = not (summed or self.scaler is not None) or are_finite(self._gradients())
+        if finite and self.max_norm is not None and (gradients := self._gradients()):
             # of sharded gradients, the norm over all shards
             norms = [torch.linalg.vector_norm(list_entries(each)) for each in gradients]
             whole = [self.engine.group.whole(norm) for norm in norms]

@@ -60,7 +60,7 @@ from lai_torch._model.preserve import (
     preserve,
     skip_checkpoints,
 )
-from lai_torch._model.snapshot import check_owned, check_returned
+from lai_torch._model.snapshot import VERSION, check_owned, check_returned
 from lai_torch._model.valid import Masks, Positions, Valid
 from lai_torch._model.walk import Held, collect_held, list_parameters, modules_of
 
@@ -280,7 +280,7 @@ class Reader:
 
     def _count_writes(self) -> dict[str, int]:
         watched = collect_held(self.model, self.loss).memoise(_watch_writes)
-        return {name: one._version for name, one in watched.items()}
+        return dict(zip(watched, map(VERSION, watched.values()), strict=True))
 
     def _assemble(
         self, graph: Graph, plan: Plan, positions: Positions, received: Received | None = None

@@ -73,7 +73,8 @@ def _has_same_state(now: Any, before: Any) -> bool:
     return plain and all(torch.equal(a, b) for a, b in pairs)
 
 
-_VERSION = attrgetter("_version")
+VERSION = attrgetter("_version")
+"""How often a tensor was written, as autograd counts."""
 _WRITTEN: WeakKeyDictionary[nn.Module, dict[tuple[bool, ...], set[int]]] = WeakKeyDictionary()
 """Of each model that ran before, by its modules' flags: the tensors that its forward pass writes."""
 
@@ -106,7 +107,7 @@ class Tensors:
             written = [one for one in held.dense if self.first or id(one) in self.written]
             self.copies += [(one, one.detach().clone(), count_writes(one)) for one in written]
             self.watched = [one for one in self.watched if not self.first and id(one) not in self.written]
-        self.versions = list(map(_VERSION, self.watched))
+        self.versions = list(map(VERSION, self.watched))
 
     def restore(self) -> None:
         """Put back what was replaced, and the values of what was written.
@@ -129,7 +130,7 @@ class Tensors:
                 self.written.add(id(tensor))
             if id(tensor) in self.written or count_writes(tensor) != version:
                 _write(tensor, copy)
-        if list(map(_VERSION, self.watched)) != self.versions:
+        if list(map(VERSION, self.watched)) != self.versions:
             pairs = zip(self.watched, self.versions, strict=True)
             written = [tensor for tensor, version in pairs if tensor._version != version]
             self.written.update(map(id, written))

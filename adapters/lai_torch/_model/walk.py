@@ -6,8 +6,8 @@ walk over 100 modules takes a millisecond. Models of engines that nothing here c
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain, repeat
-from operator import attrgetter, is_, methodcaller
+from itertools import chain, compress, repeat
+from operator import attrgetter, is_, methodcaller, not_
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -56,8 +56,10 @@ _WALKS = ("named_modules", "named_parameters", "named_buffers")
 def _contents(table: Any, modules: Sequence[nn.Module]) -> tuple[list[int], list[Any], list[type]]:
     """Return how much each module's table holds, all names and values in order, and their classes."""
     tables = list(map(table, modules))
-    contents = list(chain.from_iterable(chain.from_iterable(map(_ITEMS, tables))))
-    return list(map(len, tables)), contents, list(map(type, contents))
+    lengths = list(map(len, tables))
+    # most tables are empty
+    contents = list(chain.from_iterable(chain.from_iterable(map(_ITEMS, compress(tables, lengths)))))
+    return lengths, contents, list(map(type, contents))
 
 
 class Held:
@@ -222,6 +224,8 @@ def set_training(modules: Iterable[nn.Module], *, mode: bool) -> None:
 
 
 def restore_training(modules: Iterable[nn.Module], flags: Iterable[bool]) -> None:
-    changed = [(module, flag) for module, flag in zip(modules, flags, strict=True) if module.training != flag]
-    for mode in (True, False):
-        set_training([module for module, flag in changed if flag == mode], mode=mode)
+    modules, flags = list(modules), list(flags)
+    now = [module.training for module in modules]
+    if now != flags:
+        set_training(compress(modules, flags), mode=True)
+        set_training(compress(modules, map(not_, flags)), mode=False)
