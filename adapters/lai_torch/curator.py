@@ -174,6 +174,7 @@ class Weigher:
             refresh=refresh,
             backward=backward,
             training=training,
+            max_norm=max_norm,
         )
         self._group.take_traffic()  # reports count what calls take
 
@@ -250,10 +251,10 @@ class Weigher:
             with self._group.raise_together():
                 pairs = [make_batch(self._engine.model, batch) for batch in batches]
                 check_micro_batches(pairs, groups, self.estimator, self._validation)
+                # the policy sees one batch, whatever the micro-batches are
+                own = join_groups(groups)
                 curated = self._curates()
             sizes = [count(*pair) for pair in pairs]
-            # the policy sees one batch, whatever the micro-batches are
-            own = join_groups(groups)
             state, scored, weights, report = self._score_and_weigh(
                 "weigh", pairs, sum(sizes), own, curated=curated
             )

@@ -206,7 +206,8 @@ def _direction(
     if optimizer is None and at == "start":
         return gradient(function, validation, reduction="sum", size=size)
     start = function.point()
-    step = gradient(function, training, reduction=reduction, role="training")
+    used = optimizer is not None
+    step = gradient(function, training, reduction=reduction, role="training", used=used)
     if optimizer is not None:
         # half the gradient, whatever the optimizer makes of it
         if at == "midpoint":

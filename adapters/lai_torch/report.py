@@ -215,7 +215,9 @@ def sum_weighted_losses(weights: Tensor, losses: Tensor) -> float:
     # a sum of nothing is no loss of 0
     if not bool(kept.any()):
         return float("nan")
-    return float((weights[kept] * losses[kept].to(weights)).sum())
+    # a policy's weights may be of few digits, in which a sum of losses overflows
+    kind = torch.promote_types(torch.promote_types(weights.dtype, losses.dtype), torch.float32)
+    return float((weights[kept].to(kind) * losses[kept].to(weights.device, kind)).sum())
 
 
 def check_ids(ids: Any, samples: int) -> None:

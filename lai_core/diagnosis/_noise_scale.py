@@ -116,7 +116,8 @@ def fieller_interval(
     a = mean_y * mean_y - factor * xp.sum(dy * dy)
     b = mean_x * mean_y - factor * xp.sum(dx * dy)
     c = mean_x * mean_x - factor * xp.sum(dx * dx)
-    zero, top = 0.0 * b, 0.0 * b + inf  # not numbers where a pair is none
+    zero = 0.0 * b + 0.0  # not -0; no number where a pair is none
+    top = zero + inf
     square = b * b - a * c
     refuted = (c > 0.0) & (square >= 0.0)  # of 0, and so of the ratios up to the first root
     root = xp.sqrt(xp.where(square > 0.0, square, zero))

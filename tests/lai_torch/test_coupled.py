@@ -51,6 +51,39 @@ def test_samples_that_begin_to_meet(name, estimator, backward):
         assert curator.steps == before
 
 
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
+def test_a_refusal_ends_earlier_proofs(estimator):
+    net = Net(BY_VALUES["where"])
+    curator = curated(net.eval(), batch(9, 5), estimator=estimator, refresh=100)
+    for number in range(3):
+        curator.score(*batch(number))
+    for _ in range(3):  # the fourth call is proved, and no later one goes by the proof of the first
+        with pytest.raises(ValueError, match=coupling.REFUSED):
+            curator.score(*coupling.meeting(net))
+    curator.score(*batch(4))
+
+
+@pytest.mark.parametrize("estimator", ["lai", "ghost", "lli"])
+def test_counts_that_divide_losses(estimator):
+    """By a number of labels that no row had moved in the proof; a number of the loop's may be any."""
+    factor = torch.ones(())
+
+    def loss(outputs, targets):
+        return LOSS(outputs, targets.clamp(min=0)) * (len(targets) / (targets >= 0).sum()) * factor
+
+    model, known, (inputs, targets) = nn.Linear(coupling.WIDTH, 3).double(), vectors(9), vectors(6)
+    curator = curated(model, known, loss, estimator=estimator, refresh=100)
+    first = curator.score(inputs, targets)[1].scores
+    for number in (2.0, 0.5):
+        factor.fill_(number)
+        torch.testing.assert_close(curator.score(inputs, targets)[1].scores, number * first)
+    curator, norms = curated(model, known, loss, estimator=estimator), lai_torch.PerSampleNorms(model, loss)
+    for call in (lambda *given: curator.score(*given), norms.forward):
+        call(inputs, targets)
+        with pytest.raises(ValueError, match=coupling.REFUSED):
+            call(inputs, targets.masked_fill(torch.arange(6) % 3 == 1, -1))
+
+
 def test_meeting_after_an_accumulated_step():
     net = Net(BY_VALUES["where"])
     curator = curated(net.eval(), batch(9), refresh=100, accumulate=5)

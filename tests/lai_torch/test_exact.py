@@ -127,12 +127,49 @@ def test_curators_take_an_optimizers_midpoint(name):
     LOSS(model(validation[0]), validation[1]).mean().backward()
     optimizer.step()
     expected = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", optimizer=optimizer)
-    estimator = lai_torch.Midpoint(of="optimizer")
-    curator = lai_torch.Curator(model, LOSS, optimizer, validation, estimator=estimator)
-    torch.testing.assert_close(curator.score(*training)[1].scores, expected)
+    assert_midpoints(lai_torch.Midpoint(of="optimizer"), model, optimizer, validation, training, optimizer)
+    # SGD's steps at the optimizer's rates
+    rates = [{"params": group["params"], "lr": group["lr"]} for group in optimizer.param_groups]
+    assert_midpoints(lai_torch.Midpoint(), model, optimizer, validation, training, torch.optim.SGD(rates), None)
     if name == "sgd":  # the step of a rate alone, whose Shapley values tests of the core have
         found = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", learning_rate=0.1)
         torch.testing.assert_close(found, expected)
+
+
+def assert_midpoints(estimator, model, optimizer, validation, training, stepping, *clipped):
+    """Compare a curator's scores with those of a step; a curator clips what its own optimizer steps on."""
+    for max_norm in (None, 0.05):
+        options = {"at": "midpoint", "optimizer": stepping, "max_norm": (*clipped, max_norm)[0]}
+        expected = lai_torch.exact_scores(model, LOSS, validation, training, **options)
+        given = model, LOSS, optimizer, validation
+        curator = lai_torch.Curator(*given, estimator=estimator, max_norm=max_norm)
+        torch.testing.assert_close(curator.score(*training)[1].scores, expected)
+
+
+@holding(lambda: held(body=nn.Linear(4, 4), near=nn.Linear(4, 3), far=nn.Linear(4, 3)))
+def two_heads(own, inputs):
+    """One head for a batch, another for one far away."""
+    return (own.far if inputs[0, 0] > 50 else own.near)(own.body(inputs))
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam", "adamw"])
+def test_optimizers_leave_unused_parameters(name):
+    """Those of the other head, whose `.grad` is None: neither moments nor decay move them."""
+    model, training = two_heads().double(), data(N)
+    validation, optimizer = (training[0] + 100.0, training[1]), OPTIMIZERS[name]([*model.parameters()])
+    for _ in range(2):
+        optimizer.zero_grad()
+        (LOSS(model(training[0]), training[1]) + LOSS(model(validation[0]), training[1])).mean().backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    found = lai_torch.exact_scores(model, LOSS, validation, training, optimizer=optimizer)
+    for j in range(N):
+        shift = 1e-6 * (torch.arange(N) == j).double()
+        up, down = (
+            loss_after_a_step(model, optimizer, validation, training, 1 / N + sign * shift, None)
+            for sign in (1, -1)
+        )
+        assert float(found[j]) == pytest.approx(float(-(up - down) / 2e-6 / 0.1), rel=2e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

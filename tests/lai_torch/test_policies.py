@@ -63,6 +63,17 @@ def test_keep_below_loss():
         assert torch.equal(weights > 0, (plain.scores > 0) & (plain.losses <= highest))
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_policies_in_half_precision(kind):
+    """A quantile of losses in the model's type, and weights in it, of which the report's loss is no sum."""
+    scores, losses = torch.ones(3, dtype=kind), torch.tensor([0.1, 2.0, 0.2], dtype=kind)
+    weights = lai_torch.KeepBelowLoss(0.5)(scores, losses, torch.tensor([0.1, 0.5, 0.9], dtype=kind))
+    assert weights.tolist() == [0.5, 0.0, 0.5]
+    curator = curated(network(), data(9), policy=lambda scores: torch.full_like(scores, 999, dtype=kind))
+    report = curator.step(*data(80))
+    assert report.loss == pytest.approx(float((report.weights.double() * report.losses).sum()), rel=1e-6)
+
+
 def test_a_schedules_steps_alone_score():
     policy = lai_torch.Scheduled(functools.partial(lai.keep_top, fraction=0.5), lambda step: step % 3 == 0)
     curator = curated(network(), data(9), policy=policy, refresh=2, warmup=1)

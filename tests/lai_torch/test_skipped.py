@@ -133,6 +133,14 @@ def test_too_few_finite_rows(backward, steps):
         torch.testing.assert_close(parameter.grad, other.grad)
 
 
+def test_one_row_for_batchnorm_is_skipped():
+    """Its one row ran nowhere, and was finite: none is dropped."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+    curator = curated(model, data(9), policy=functools.partial(lai.keep_top, fraction=0.1))
+    report = curator.step(*data(6))
+    assert (report.skipped, report.dropped, curator.dropped) == (True, 0, 0)
+
+
 def test_gradients_whose_squares_overflow():
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-30)

@@ -183,12 +183,13 @@ def make_scorer(
     group: Group | None = None,  # the processes whose batches are one
     one_set: bool = True,  # whether each process has the whole validation set
     remakes: bool = True,  # whether a side can be made again, where a batch has other records than it
+    max_norm: float | None = None,  # to which the optimizer's gradient is clipped
 ) -> Scorer:
     """Return the functions of an estimator on a model."""
     facts, group = estimator.facts, group or Group()
     shared: dict[str, Any] = {"group": group, "one_set": one_set, "chunk": getattr(estimator, "chunk", None)}
     if isinstance(estimator, Midpoint):
-        return replace(_make_midpoint(model, loss, optimizer, estimator.of), **shared)
+        return replace(_make_midpoint(model, loss, optimizer, estimator.of, max_norm), **shared)
     if isinstance(estimator, Exact):
         return replace(_make_exact(model, loss, estimator.method), **shared)
     tracer = Tracer(model, loss, estimator, generator, group, remakes=remakes)
@@ -537,12 +538,16 @@ def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
     return Scorer(model, loss, read, sum_up, _score_derivatives, fits=fits)
 
 
-def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Scorer:
+def _make_midpoint(
+    model: nn.Module, loss: Loss, optimizer: Any, of: str, max_norm: float | None
+) -> Scorer:
     """Return exact scores along the validation gradient after a step on half of the batch's gradient.
 
     The step is that of SGD at the optimizer's learning rates, or the optimizer's own.
     """
-    if of == "optimizer":
+    if of == "sgd":
+        max_norm = None
+    else:
         check_optimizer(optimizer)
     function = Function(model, loss)
     prover = Prover(function, by_rows=True)
@@ -553,16 +558,13 @@ def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str) -> Sco
         else:
             validation, size = side.parts[0]
         middle, vjp = function.point(), None
-        step = finite_gradient(function, batch, reduction="mean", role="inputs")
+        step = finite_gradient(function, batch, reduction="mean", role="inputs", used=True)
         if step is not None:
-            half = {name: 0.5 * part for name, part in step.items()}
-            if of == "optimizer":
-                middle, vjp = take_step(function, middle, half, optimizer, None)
-            else:
-                groups, held = optimizer.param_groups, function.parameters()
-                rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
-                for name, part in half.items():
-                    middle[name] = middle[name] - rates.get(id(held[name]), 0.0) * part
+            half, stepping = {name: 0.5 * part for name, part in step.items()}, optimizer
+            if of == "sgd":
+                groups = [{"params": one["params"], "lr": float(one["lr"])} for one in optimizer.param_groups]
+                stepping = torch.optim.SGD(groups)
+            middle, vjp = take_step(function, middle, half, stepping, max_norm)
         with function.set_parameters(middle):
             target = finite_gradient(function, validation, reduction="sum", size=size)
         if target is None:

@@ -41,9 +41,14 @@ def check_groups(groups: Any, samples: int) -> None:
 
 
 def join_groups(groups: Sequence[Any] | None) -> Any:
-    if groups is None:
+    if groups is None or all(one is None for one in groups):
         return None
-    if isinstance(groups[0], Tensor):
+    numbers = [isinstance(one, Tensor) for one in groups]
+    if any(one is None for one in groups) or 0 < sum(numbers) < len(numbers):
+        got = [type(one).__name__ for one in groups]
+        msg = f"groups: expected a tensor for each batch, a list of text for each, or None for each, got {got}"
+        raise TypeError(msg)
+    if all(numbers):
         return torch.cat(list(groups))
     return [one for each in groups for one in each]
 
@@ -94,7 +99,8 @@ def make_report(
             found["parts"] = None
     kept, dropped, weights, everyone = weighed.kept, weighed.dropped, weighed.weights, weighed.everyone
     if not gradient.used:
-        dropped += int(((weights > 0) & ~torch.isfinite(gradient.losses)).sum())
+        if gradient.objective is not None:  # else no row ran
+            dropped += int(((weights > 0) & ~torch.isfinite(gradient.losses)).sum())
         kept, weights, everyone = 0, torch.zeros_like(weights), torch.zeros_like(everyone)
     loss = None
     if group.size > 1:

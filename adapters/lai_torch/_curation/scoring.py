@@ -128,10 +128,12 @@ class Scoring:
         refresh: int,  # at how many steps a summary is old
         backward: str,  # backward, training: which pass a step takes, and how the pass `kept` trains
         training: KeptOptions,
+        max_norm: float | None = None,  # to which gradients are clipped
     ) -> None:
         self._engine, self._group, self._validation = engine, engine.group, validation
         one_set, remakes = isinstance(validation.source, tuple), not validation.is_summary
         options: dict[str, Any] = {"group": self._group, "one_set": one_set, "remakes": remakes}
+        options["max_norm"] = max_norm
         self.scorer = make_scorer(
             engine.model, engine.loss, optimizer, estimator, validation.generator, **options
         )

@@ -30,7 +30,7 @@ def take_step(
 ) -> tuple[Point, Pull]:
     """Return the parameters after the optimizer's next step, and how a gradient there comes back.
 
-    What comes back is minus the derivative of that step, per unit of the largest learning rate, in the
+    It steps on the parameters that have a gradient. What comes back is minus the derivative of that step, per unit of the largest learning rate, in the
     batch's gradient.
     """
     names = {id(parameter): name for name, parameter in function.parameters().items()}
@@ -38,10 +38,13 @@ def take_step(
         names[id(parameter)]: (group, optimizer.state.get(parameter, {}))
         for group in optimizer.param_groups
         for parameter in group["params"]
-        if id(parameter) in names
+        if names.get(id(parameter)) in gradients
     }
     if not stepped:
-        msg = "optimizer: expected one that steps on parameters of the model, got one that holds none of them"
+        msg = (
+            "optimizer: expected one that steps on parameters that the batch's losses depend on, got one that "
+            "holds none of them"
+        )
         raise ValueError(msg)
     with torch.inference_mode(mode=False), torch.enable_grad():
         leaves = {name: gradients[name].clone().requires_grad_() for name in stepped}

@@ -146,7 +146,9 @@ def _find_frozen(graph: Graph, saved: Saved, node: int, frozen: Mapping[int, str
     return None, ""
 
 
-def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer]:
+def find_last(
+    graph: Graph, layers: list[Layer], last: str | None, unread: Mapping[str, str]
+) -> list[Layer]:
     """Return the last layer: its one use, or those of one parameter side by side.
 
     It is the layer whose output reaches the losses without passing another layer.
@@ -167,9 +169,10 @@ def find_last(graph: Graph, layers: list[Layer], last: str | None) -> list[Layer
             raise ValueError(msg)
         return found
     if not reached:
+        left = "".join(f"; LAI leaves out {name!r} ({why})" for name, why in unread.items())
         msg = (
             "model: expected the loss to depend on the output of a layer with a registered weight, real and "
-            "dense, it depends on none; use estimator 'ghost' or 'exact'"
+            f"dense, it depends on none{left}; use estimator 'ghost' or 'exact'"
         )
         raise ValueError(msg)
     if len(names) > 1:
@@ -210,7 +213,7 @@ _PLACING = (
     "SliceScatter SelectScatter CopySlices Clone"
 )
 _BESIDE = frozenset(f"{name}Backward{number}" for name in _PLACING.split() for number in (0, 1)) | _ADDING
-_SCALING = frozenset({"MulBackward0", "DivBackward0"})
+SCALING = frozenset({"MulBackward0", "DivBackward0"})
 _CURVES = (
     "Abs BinaryCrossEntropy BinaryCrossEntropyWithLogits Clamp ClampMax ClampMin Elu Exp Gelu HuberLoss "
     "LeakyRelu Log LogSigmoid LogSoftmax Logsumexp MseLoss Pow Relu Sigmoid Silu SmoothL1Loss Softmax "
@@ -227,11 +230,11 @@ _SHAPING = (
     "Unfold Var"
 )
 _MAKING = frozenset(f"{name}Backward{number}" for name in _SHAPING.split() for number in (0, 1))
-_MAKING |= MOVES | COPIES | PRODUCTS.keys() | _ADDING | _SCALING | _BENDING | {"WeightNormInterfaceBackward0"}
+_MAKING |= MOVES | COPIES | PRODUCTS.keys() | _ADDING | SCALING | _BENDING | {"WeightNormInterfaceBackward0"}
 """Functions whose arguments are all edges of their nodes, or numbers."""
 
 
-_BY_OTHERS = _SCALING | {"MvBackward0", "DotBackward0", "VdotBackward0"}
+_BY_OTHERS = SCALING | {"MvBackward0", "DotBackward0", "VdotBackward0"}
 """Functions that keep each argument that has no gradient."""
 
 
@@ -248,7 +251,7 @@ def find_made(
         if not children or not all(edge[0] in made for edge in children):
             continue
         # What is multiplied and has no gradient may be of the batch, but for a number.
-        other = getattr(graph.nodes[node], "_saved_other", None) if name in _SCALING else None
+        other = getattr(graph.nodes[node], "_saved_other", None) if name in SCALING else None
         whole = len(children) == len(graph.edges[node]) or (other is not None and not other.ndim)
         if name in _MAKING and whole:
             made.add(node)
@@ -317,8 +320,8 @@ def _may_be_product(graph: Graph, readers: Mapping[int, list[int]], start: int) 
     while pending:
         node, multiplied = pending.pop()
         name = graph.names[node]
-        multiplied = multiplied or name in _SCALING
-        if name in _BESIDE | _SCALING | _LOOKUPS | MOVES | COPIES:
+        multiplied = multiplied or name in SCALING
+        if name in _BESIDE | SCALING | _LOOKUPS | MOVES | COPIES:
             following = {(one, multiplied) for one in readers[node]} - seen
             seen |= following
             pending += following

@@ -1,7 +1,7 @@
 """What was found out of a program once, and holds for every batch with the same graph."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._graph.layers import Bias, Layer
+from lai_torch._graph.layers import SCALING, Bias, Layer
 from lai_torch._graph.places import Axis, Entries, Places
 from lai_torch._graph.products import CONVOLUTION, LINEAR, PRODUCTS
 from lai_torch._graph.saved import read_signed
@@ -34,6 +34,8 @@ class Plan:
     refusal: str = ""
     # of nodes that may move samples: where these lie, and the integers that were seen
     indices: dict[int, tuple[Axis, tuple[Any, ...]]] = field(default_factory=dict)
+    # of the nodes past the last layer the numbers that they multiply by, if these are tensors
+    factors: dict[int, list[float]] = field(default_factory=dict)
     # of what arrives at the uses and layers
     shapes: dict[Edge, torch.Size] = field(default_factory=dict)
     # edges at which nothing but zeros arrived: uses behind them are not known
@@ -98,7 +100,13 @@ class Plan:
         return replace(self, uses=uses, layers=layers, last=last)
 
     def watch(self, graph: Graph, places: Places) -> None:
-        """Note what another batch must share: shapes, and the integers by which nodes move samples."""
+        """Note what another batch must share: shapes, and the integers by which nodes move samples.
+
+        And the numbers past the last layer by which losses are multiplied, as by a count of tokens.
+        """
+        past = graph.reach(0, {layer.node for layer in self.last})
+        found = read_factors(graph, [node for node in past if graph.names[node] in SCALING])
+        self.factors = {node: numbers for node, numbers in found.items() if numbers}
         self.shapes = {edge: graph.shape(edge) for edge in self.list_edges(every=True)}
         for (node, result), place in places.items():
             moves = graph.names[node].startswith(_MOVING) or not callable(graph.nodes[node])
@@ -138,6 +146,19 @@ def read_index(graph: Graph, node: int, place: Axis) -> tuple[Any, ...]:
         if value is not None:
             found.append(value)
     return tuple(found)
+
+
+def read_factors(graph: Graph, nodes: Iterable[int]) -> dict[int, list[float]]:
+    """Return the single numbers without a gradient that nodes multiply or divide by, but for Python's."""
+    found = {}
+    for node in nodes:
+        kept = [getattr(graph.nodes[node], name, None) for name in ("_saved_self", "_saved_other")]
+        single = [one for one in kept if one is not None and not (one.ndim or one.requires_grad)]
+        # a number of Python gives way to any type of its kind
+        narrow = [torch.zeros((), dtype=kind, device="cpu") for kind in (torch.int8, torch.float16)]
+        own = [torch.result_type(narrow[one.is_floating_point()], one) == one.dtype for one in single]
+        found[node] = [one.item() for one, is_tensor in zip(single, own, strict=True) if is_tensor]
+    return found
 
 
 def _are_same(left: Any, right: Any) -> bool:

@@ -126,7 +126,7 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
                 if index is orders[-1]:
                     raise
         if isinstance(ran, Exception):  # whatever it is, it is about samples that stand there twice
-            _compare_halves(problem, plain, drawn, eps)
+            compare_halves(problem, plain, drawn, eps)
             return None
         moved = ran[0]
         if graph is not None and moved.requires_grad:
@@ -175,9 +175,10 @@ def _compare(
     return kept, compared
 
 
-def _compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> None:
-    """Compare the losses with those of each half by itself, of a batch that cannot hold copies."""
-    for half in bisections(torch.ones(len(plain), dtype=torch.bool, device="cpu"))[0]:
+def compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> None:
+    """Compare the losses with those of each half by itself, of two ways to halve the batch."""
+    cuts = bisections(torch.ones(len(plain), dtype=torch.bool, device="cpu"))[:2]
+    for half in (half for cut in cuts for half in cut):
         alone = run_part(problem, half.nonzero().squeeze(1), len(plain), gradients=False)
         if isinstance(alone, Exception):
             msg = f"model: it does not run on the batch's samples in another order ({alone})"

@@ -32,7 +32,7 @@ from lai_torch._graph.places import (
     Places,
     place_samples,
 )
-from lai_torch._graph.plan import Plan, mixes_by_data, resize_places
+from lai_torch._graph.plan import Plan, mixes_by_data, read_factors, resize_places
 from lai_torch._graph.probe import check_torch
 from lai_torch._graph.products import GROUPED, PRODUCTS, add_positions, find_weight, fits_factor, is_argument
 from lai_torch._graph.prove import (
@@ -40,6 +40,7 @@ from lai_torch._graph.prove import (
     Problem,
     are_close,
     check_alone,
+    compare_halves,
     exchange_samples,
     find_data,
     find_moved,
@@ -145,6 +146,7 @@ class Reader:
         self._other: tuple[Any, Plan | None] = None, None
         self.left: frozenset[str] = frozenset()
         self._said: set[str] = set()
+        self._refuted: set[Any] = set()  # graphs in which samples met after they were proved
 
     def recall(self, routed: frozenset[str], left: frozenset[str]) -> None:
         # plans were made for other parameters
@@ -215,21 +217,33 @@ class Reader:
         hooks = tuple((node, *own) for node, leaf in graph.leaves.items() if (own := leaf._backward_hooks))
         key = self._identify(graph), shapes, hooks
         plan = self._plans.get(key)
-        if plan is not None and plan.holds(graph):
-            plan.calls += 1
-            if not self._is_due(plan):
-                received = collect_gradients(graph, plan, every=self.every)
-                # uses behind edges at which nothing but zeros arrived are not known to the plan
-                arrived = [one for edge in plan.dead if (one := received.get(edge)) is not None]
-                if not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any()):
-                    return self._assemble(graph, plan, positions, received)
-        calls = getattr(plan, "calls", 1)
-        # a loss that is no number is the same beside any samples, and proves nothing
-        if self.finite and not bool(torch.isfinite(losses).all()):
-            raise NotFiniteError(losses)
-        recording = self._prove(graph, batch, positions, alike=alike)
+        try:
+            if plan is not None and plan.holds(graph):
+                plan.calls += 1
+                if not self._is_due(plan):
+                    # a statistic of the batch, maybe, that no sample had moved before
+                    if plan.factors != read_factors(graph, plan.factors):
+                        compare_halves((self.model, self.loss, batch), losses, None, graph.coarsest())
+                    received = collect_gradients(graph, plan, every=self.every)
+                    # uses behind edges at which nothing but zeros arrived are not known to the plan
+                    arrived = [one for edge in plan.dead if (one := received.get(edge)) is not None]
+                    if not arrived or not bool(torch.stack([one.count_nonzero() for one in arrived]).any()):
+                        return self._assemble(graph, plan, positions, received)
+            calls = getattr(plan, "calls", 1)
+            # a loss that is no number is the same beside any samples, and proves nothing
+            if self.finite and not bool(torch.isfinite(losses).all()):
+                raise NotFiniteError(losses)
+            recording = self._prove(graph, batch, positions, alike=alike)
+        except CoupledError:
+            # samples that meet in one batch may meet in each that has its graph
+            stale = [one for one in self._plans if one[0] == key[0]]
+            for one in stale:
+                del self._plans[one]
+            if stale:
+                self._refuted.add(key[0])
+            raise
         # a plan that does not hold for other batches is made again for each
-        if recording.plan.settled:
+        if recording.plan.settled and key[0] not in self._refuted:
             recording.plan.calls = calls
             versions = self._count_writes()
             if plan is None or plan.versions == versions:  # no step yet
@@ -455,7 +469,7 @@ class Reader:
                     unread[name] = recurrent[name]
                 else:
                     layers.append(layer)
-            last = find_last(graph, layers, self.last)
+            last = find_last(graph, layers, self.last, unread)
             check_past(graph, uses, layers, last, biases)
             check_readable(graph, Saved(), last)
             unread = find_unread(graph, uses, layers) | self._find_ragged(graph, places, sources) | unread

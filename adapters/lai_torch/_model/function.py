@@ -143,8 +143,12 @@ def finite_gradient(
     size: int | None = None,
     role: str = "validation",
     every: bool = False,
+    used: bool = False,
 ) -> Point | None:
     """Return the gradient over the samples whose loss is finite, or `every` sample; None if there are none.
+
+    Of the parameters that the losses depend on, if only those `used` are asked for: an optimizer leaves the
+    others as they are, whose `.grad` is None.
 
     It is what reverse mode gives on the user's own model, hooks and custom backward passes included, `size`
     rows at a time where nothing couples them.
@@ -156,6 +160,7 @@ def finite_gradient(
     if size is None or in_loss or any(module.training for module in modules_of(function.model)):
         size = samples
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+    reached = set()
     for start in range(0, samples, size):
         part = rows(batch, slice(start, start + size), samples)
         with function.preserve():
@@ -176,8 +181,11 @@ def finite_gradient(
         for name, piece in zip(total, found, strict=True):
             if piece is not None:
                 total[name] += densify(piece)
+                reached.add(name)
     if not counted:
         return None
+    if used:
+        total = {name: value for name, value in total.items() if name in reached}
     for name, value in total.items():
         if not bool(torch.isfinite(value).all()):
             msg = f"{role}: expected a finite gradient of the losses, got one that is not for {name!r}"

@@ -248,7 +248,8 @@ class Midpoint(Estimator):
     ----------
     of
         `sgd`: of the SGD step that the optimizer's learning rates make. `optimizer`: of the next step of
-        the curator's own SGD, Adam or AdamW, as `exact_scores(at="midpoint", optimizer=...)` has it.
+        the curator's own SGD, Adam or AdamW, clipped to its `max_norm`, as `exact_scores(at="midpoint",
+        optimizer=..., max_norm=...)` has it.
     """
 
     name = "midpoint"

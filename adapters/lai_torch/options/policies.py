@@ -142,7 +142,8 @@ class KeepBelowLoss:
     def __call__(self, scores: Tensor, losses: Tensor, validation_losses: Tensor, **seen: Any) -> Tensor:
         """Return the weights `(n,)`."""
         seen |= {"losses": losses, "validation_losses": validation_losses}
-        known = validation_losses.to(losses)
+        # of fewer digits than float32 torch has no quantile
+        known = validation_losses.to(losses.device, torch.promote_types(losses.dtype, torch.float32))
         highest = known[torch.isfinite(known)].quantile(self.quantile)
         return ask(self.policy, torch.where(losses <= highest, scores, torch.nan), seen)
 

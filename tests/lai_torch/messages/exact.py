@@ -44,7 +44,7 @@ MESSAGES = {
     ),
     "ValueError: max_norm: expected a positive norm together with an optimizer": lambda: exact(max_norm=1.0),
     "TypeError: optimizer: expected one of SGD, Adam, AdamW": lambda: stepping(torch.optim.RMSprop),
-    "ValueError: optimizer: expected one that steps on parameters of the model": (
+    "ValueError: optimizer: expected one that steps on parameters that the": (
         lambda: exact(optimizer=torch.optim.SGD(network().parameters(), lr=0.1))
     ),
     "ValueError: …inputs: expected dense tensors, …sparse_coo one; pass .to_dense": (

@@ -183,6 +183,8 @@ class KeptPass:
         if parts != 1:
             total = total / parts
         self._backpropagate(total)
+        # a policy's weights may be of fewer digits
+        losses = losses.to(torch.promote_types(losses.dtype, found[0].dtype))
         values = found[0].detach().to(losses)
         losses = values if index is None else losses.index_copy_(0, index, values)
         return Gradient("kept", losses, total.detach())

@@ -39,6 +39,8 @@ class SynchronisedPass(KeptPass):
             trained, shares, index = balance_rows(batch, weighed, group)
         # a batch that gave all of its rows away has none to run in step with the others
         found, buffers = self._run(trained if len(shares) else batch, index, shares)
+        # a policy's weights may be of fewer digits
+        losses = losses.to(torch.promote_types(losses.dtype, found[0].dtype))
         values = found[0].detach()[: len(shares)].to(losses)
         moved = trained is not batch
         if not moved:
