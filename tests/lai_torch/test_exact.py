@@ -130,7 +130,8 @@ def test_curators_take_an_optimizers_midpoint(name):
     assert_midpoints(lai_torch.Midpoint(of="optimizer"), model, optimizer, validation, training, optimizer)
     # SGD's steps at the optimizer's rates
     rates = [{"params": group["params"], "lr": group["lr"]} for group in optimizer.param_groups]
-    assert_midpoints(lai_torch.Midpoint(), model, optimizer, validation, training, torch.optim.SGD(rates), None)
+    plain = torch.optim.SGD(rates)
+    assert_midpoints(lai_torch.Midpoint(), model, optimizer, validation, training, plain, None)
     if name == "sgd":  # the step of a rate alone, whose Shapley values tests of the core have
         found = lai_torch.exact_scores(model, LOSS, validation, training, at="midpoint", learning_rate=0.1)
         torch.testing.assert_close(found, expected)

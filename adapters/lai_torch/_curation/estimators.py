@@ -538,9 +538,7 @@ def _make_exact(model: nn.Module, loss: Loss, method: str | None) -> Scorer:
     return Scorer(model, loss, read, sum_up, _score_derivatives, fits=fits)
 
 
-def _make_midpoint(
-    model: nn.Module, loss: Loss, optimizer: Any, of: str, max_norm: float | None
-) -> Scorer:
+def _make_midpoint(model: nn.Module, loss: Loss, optimizer: Any, of: str, max_norm: float | None) -> Scorer:
     """Return exact scores along the validation gradient after a step on half of the batch's gradient.
 
     The step is that of SGD at the optimizer's learning rates, or the optimizer's own.

@@ -46,7 +46,7 @@ def join_groups(groups: Sequence[Any] | None) -> Any:
     numbers = [isinstance(one, Tensor) for one in groups]
     if any(one is None for one in groups) or 0 < sum(numbers) < len(numbers):
         got = [type(one).__name__ for one in groups]
-        msg = f"groups: expected a tensor for each batch, a list of text for each, or None for each, got {got}"
+        msg = f"groups: expected a tensor for each batch, a list of text for each, or none at all, got {got}"
         raise TypeError(msg)
     if all(numbers):
         return torch.cat(list(groups))

@@ -30,8 +30,8 @@ def take_step(
 ) -> tuple[Point, Pull]:
     """Return the parameters after the optimizer's next step, and how a gradient there comes back.
 
-    It steps on the parameters that have a gradient. What comes back is minus the derivative of that step, per unit of the largest learning rate, in the
-    batch's gradient.
+    It steps on the parameters that have a gradient. What comes back is minus the derivative of that step, per
+    unit of the largest learning rate, in the batch's gradient.
     """
     names = {id(parameter): name for name, parameter in function.parameters().items()}
     stepped = {
@@ -42,8 +42,8 @@ def take_step(
     }
     if not stepped:
         msg = (
-            "optimizer: expected one that steps on parameters that the batch's losses depend on, got one that "
-            "holds none of them"
+            "optimizer: expected one that steps on parameters that the batch's losses depend on, got one "
+            "that holds none of them"
         )
         raise ValueError(msg)
     with torch.inference_mode(mode=False), torch.enable_grad():

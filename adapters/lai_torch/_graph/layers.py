@@ -146,9 +146,7 @@ def _find_frozen(graph: Graph, saved: Saved, node: int, frozen: Mapping[int, str
     return None, ""
 
 
-def find_last(
-    graph: Graph, layers: list[Layer], last: str | None, unread: Mapping[str, str]
-) -> list[Layer]:
+def find_last(graph: Graph, layers: list[Layer], last: str | None, unread: Mapping[str, str]) -> list[Layer]:
     """Return the last layer: its one use, or those of one parameter side by side.
 
     It is the layer whose output reaches the losses without passing another layer.

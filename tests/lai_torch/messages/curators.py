@@ -157,7 +157,7 @@ GIVEN = {
         lambda: made(model=network(weight_norm(nn.Linear(8, 8))), estimator="calibrated_lai").score(*data(4))
     ),
     "ValueError: batches: expected at least one": lambda: made().weigh([]),
-    "TypeError: groups: expected a tensor for each batch, a list of text for each, or None for each, got": (
+    "TypeError: groups: expected a tensor for each batch, a list of text for each, or none at all, got": (
         lambda: made().weigh([data(2), data(2)], groups=[torch.arange(2), ["a", "b"]])
     ),
     "ValueError: groups: expected those of each batch (2), got 1": (
