@@ -144,6 +144,7 @@ def curated_update(
         parameters and `opt_state` stay, and the report says `skipped`. Where the validation set was
         summarized in `parts`, the policy is called with the scores against each part, `(parts, n)`, and
         their `sizes=`: `lai_core.drop_harmful`. One that names `losses` among its arguments sees those, too.
+        A policy that makes one NaN the weight of all samples, as `jax.nn.softmax`, has to replace it first.
     rows
         Run the backward pass on at most this many rows: a number, or a share of the batch. The rows
         with the largest scores are taken, and the policy sees the others as NaN. The forward pass's
@@ -315,6 +316,6 @@ def _specs(lies: NamedSharding, second_moment: Any, side: Validation) -> Any:
 
 def _report(scored: Scored, weights: jax.Array, kept: jax.Array, skipped: jax.Array) -> Report:
     # A dropped loss may be NaN, which a weight of zero does not clear.
-    loss = jnp.sum(weights * jnp.where(weights > 0, scored.losses, 0.0))
+    loss = jnp.sum(weights * jnp.where(weights != 0, scored.losses, 0.0))
     told = scored.second_moment, scored.parts, scored.sizes
     return Report(scored.scores, weights, scored.losses, loss, kept, skipped, *told)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from hashlib import blake2b
-from types import MethodType
+from inspect import getclosurevars
+from types import FunctionType, MethodType
 from typing import Any
 
 from lai_core._adapters import is_array
@@ -23,6 +24,33 @@ def fingerprint(value: Any) -> str:
     return found.hexdigest()
 
 
+def find_captured(function: Any) -> list[Any]:
+    """Return the arrays and plain values that a pure function holds: results depend on them as on its code.
+
+    They are in its closure, among its defaults and in globals that it names; so are those of functions of
+    the same module that it holds.
+    """
+    module: str | None = None
+    seen: dict[int, Any] = {}  # held, so that none gives its number to another
+    found, pending = [], [function]
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if isinstance(value, _PLAIN) or is_array(value):
+            found.append(value)
+        elif isinstance(value, FunctionType) and module in {None, value.__module__}:
+            module, held = value.__module__, getclosurevars(value)
+            pending += [*held.nonlocals.values(), *held.globals.values()]
+            pending += [value.__defaults__, value.__kwdefaults__]
+        elif hasattr(value, "__wrapped__"):  # as of jax.jit
+            pending.append(value.__wrapped__)
+        else:
+            pending += _list_members(value)
+    return found
+
+
 def _walk(value: Any) -> Iterator[Any]:
     """Yield bytes: what each node is, with the number of its members, then the members' own."""
     kind = value if hasattr(value, "__qualname__") else type(value)
@@ -36,21 +64,27 @@ def _walk(value: Any) -> Iterator[Any]:
         members = array.tolist() if array.dtype.hasobject else []
         yield f"{value.dtype}{array.shape}".encode()
         yield b"" if array.dtype.hasobject else array.tobytes()
-    elif isinstance(value, Mapping):
-        members = [*value.items()]
-    elif isinstance(value, list | tuple):
-        members = [*value]
-    elif isinstance(value, set | frozenset):
-        members = sorted(map(fingerprint, value))
-    elif isinstance(value, partial):
-        members = [value.func, value.args, value.keywords]
-    elif isinstance(value, MethodType):
-        members = [value.__self__]
-    elif is_dataclass(value) and not isinstance(value, type):
-        members = [getattr(value, field.name, None) for field in fields(value)]
+    else:
+        members = _list_members(value)
     yield b"%d" % len(members)
     for member in members:
         yield from _walk(member)
+
+
+def _list_members(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [*value.items()]
+    if isinstance(value, list | tuple):
+        return [*value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(fingerprint, value))
+    if isinstance(value, partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, MethodType):
+        return [value.__self__]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name, None) for field in fields(value)]
+    return []
 
 
 def _to_numpy(array: Any) -> Any:

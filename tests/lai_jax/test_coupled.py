@@ -136,6 +136,20 @@ def crowded(params, inputs):
     return jnp.where(taken[:, None], 0, hidden) @ params["o"]
 
 
+def overfull(params, tokens):
+    """Let so many tokens into one of five places as random ones never are."""
+    hidden = jnp.tanh(tokens.reshape(-1, 4) @ params["w"])
+    places = jax.nn.one_hot(jnp.argmax(hidden, -1), 5)
+    taken = (jnp.cumsum(places, 0) * places).sum(-1) > 30
+    return jnp.where(taken[:, None], 0, hidden).reshape(N, -1, 5).mean(1) @ params["o"]
+
+
+def saturated(params, inputs):
+    """Shrink the batch once one number in it is large."""
+    hidden = inputs @ params["w"]
+    return (hidden / jnp.maximum(1, jnp.abs(hidden).max() / 60)) @ params["o"]
+
+
 def balanced(outputs, targets):
     """Weigh classes by how often they are in the batch."""
     return cross_entropy(outputs, targets) / (targets[:, None] == targets).sum(1)
@@ -167,6 +181,8 @@ def set_apart(params, one, other):
     ("apply", "loss", "batch"),
     [
         (crowded, cross_entropy, BATCH),
+        (overfull, cross_entropy, (drawn(N, 8, 4), BATCH[1])),
+        (saturated, cross_entropy, BATCH),
         (far, cross_entropy, BATCH),
         (of_bytes, cross_entropy, PIXELS),
         (dense, balanced, BATCH),

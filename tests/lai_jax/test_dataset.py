@@ -46,6 +46,21 @@ def test_parts_of_one_match_the_kernel(tmp_path, estimator):
     np.testing.assert_allclose(table["loss"], squares(dense(weights(), DATA[0]), DATA[1]))
 
 
+def test_other_captured_arrays_are_another_model(tmp_path):
+    """The frozen base of an adapter that begins at zero, say: equal parameters, other scores."""
+    for base in (0.0, 1.0):
+        model = (lambda base: lambda params, inputs: dense(params, inputs + base))(jnp.full((), base))
+        given = model, weights(), squares
+        scorer = lai_jax.Scorer(*given, VALIDATION, batch_size=4)
+        if not base:
+            lai_jax.score_dataset(*given, DATA, VALIDATION, tmp_path / "table", progress=False)
+            scorer.save(tmp_path / "side")
+    with pytest.raises(ValueError, match="model: expected the one with which the scores"):
+        lai_jax.score_dataset(*given, DATA, VALIDATION, tmp_path / "table", progress=False)
+    with pytest.raises(ValueError, match="validation: "):
+        lai_jax.Scorer(*given, tmp_path / "side", batch_size=4)(DATA)
+
+
 @pytest.mark.parametrize("estimator", ["exact", "gate_lai", "calibrated_lai"])
 def test_other_estimators_score_like_steps(tmp_path, estimator):
     report = stepped((dense, weights(), squares), VALIDATION, DATA, estimator=estimator)[2]

@@ -193,6 +193,12 @@ def test_policies_cannot_keep_nonfinite_samples(estimator):
     assert not report.skipped
 
 
+def test_losses_of_negative_weights():
+    policy = lambda scores: jnp.array([1.0, -0.5, 0.25, 0.0])  # noqa: E731
+    report = stepped((dense, PARAMS, squares), VALIDATION, vectors(4), policy=policy)[2]
+    np.testing.assert_allclose(report.loss, report.weights @ report.losses)
+
+
 def divided_by_size(params, inputs):
     return dense(params, inputs) / inputs.shape[0]
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from lai_storage.identity import fingerprint
+from lai_storage.identity import find_captured, fingerprint
 from lai_torch.dataset.identity import content_of
 from torch import nn
 
@@ -124,6 +124,37 @@ def test_code_counts_by_its_name():
 def test_a_spawned_main_is_main():
     own, spawned = (type("Own", (), {"__module__": name}) for name in ("__main__", "__mp_main__"))
     assert fingerprint(own) == fingerprint(spawned)
+
+
+BASE = [0.0]
+
+
+def read_global(x):
+    return x * BASE[0]
+
+
+def read_by_another(value):
+    BASE[0] = value
+    return lambda x: read_global(x)
+
+
+HOLDING = {
+    "a closure": lambda value: lambda x: x @ jnp.full(2, value),
+    "a function within": lambda value: (lambda inner: lambda x: inner(x))(lambda x: x * value),
+    "a container": lambda value: (lambda held: lambda x: x @ held["base"][0])({"base": [np.full(2, value)]}),
+    "a default": lambda value: lambda x, factor=value: x * factor,
+    "a partial": lambda value: functools.partial(scaled, factor=value),
+    "a compiled function": lambda value: jax.jit(lambda x: x * value),
+    "a method": lambda value: Options(value).__call__,
+    "a global": read_by_another,
+}
+
+
+@pytest.mark.parametrize("form", HOLDING)
+def test_what_a_function_holds(form):
+    made = (HOLDING[form](value) for value in (1.0, 2.0, 1.0))
+    first, other, again = (fingerprint(find_captured(one)) for one in made)
+    assert first == again != other
 
 
 PRINTED = """

@@ -29,7 +29,9 @@ _IN_SERIES = 16  # roundings of logits of order 1, of whose difference a fitted 
 _MOVING = frozenset({"reshape", "squeeze", "broadcast_in_dim", "convert_element_type", "slice", "transpose"})
 _COMPARING = {"eq": (0,), "ne": (0,), **dict.fromkeys(("lt", "le", "gt", "ge"), (-1, 0, 1))}
 """What is added to the number that a comparison is with, so that both answers come up."""
-_PARAMETERS = 5  # the number of the draws that are not of the data, which have those below
+_SCALES = (1.0, 0.1, 4.0, 100.0)  # of the data in the first draws
+_LARGE, _LARGEST = 3, 1e9  # which draw is of large data, and up to which loss it tells anything
+_PARAMETERS = 8  # the number of the draws that are not of the data, which have those below
 
 
 def _yield_trials(
@@ -37,12 +39,12 @@ def _yield_trials(
 ) -> Iterator[tuple[list[Any], list[Any]]]:
     """Yield numbers to try losses on: these, or where any is traced random ones like those that are.
 
-    Data of several scales: what meets a threshold at one may not at another; samples that are all alike,
-    which crowd together wherever they are sent; and positive parameters, for some have to be. Whole numbers
-    are 0 and 1, and in every second trial what the losses compare them with, as a label that counts for
-    nothing: where it is no index, losses are no numbers. At last one array after the other has bytes, as
-    pixels are, in every second row. No two arrays have the same numbers, of whose difference nothing would
-    be left.
+    Data of several scales: what meets a threshold at one may not at another; samples that are all alike, and
+    positions, which crowd together wherever they are sent; and positive parameters, for some have to be.
+    Whole numbers are 0 and 1, and in every second trial what the losses compare them with, as a label that
+    counts for nothing: where it is no index, losses are no numbers. At last one array after the other has
+    bytes, as pixels are, in every second row. No two arrays have the same numbers, of whose difference
+    nothing would be left.
     """
     if not traced:
         yield parameters, data
@@ -54,13 +56,16 @@ def _yield_trials(
         return [_concrete(leaf, (number, at), scale, whole[at]) for at, leaf in enumerate(data)]
 
     normal = [_concrete(leaf, (_PARAMETERS, at)) for at, leaf in enumerate(parameters)]
-    for number, scale in enumerate((1.0, 0.1, 4.0)):
+    for number, scale in enumerate(_SCALES):
         yield normal, draw(number, scale)
-    yield [_positive(leaf, at) for at, leaf in enumerate(parameters)], draw(3)
-    yield normal, [jnp.broadcast_to(leaf[:1], leaf.shape) if is_batched(leaf) else leaf for leaf in draw(4)]
+    yield [_positive(leaf, at) for at, leaf in enumerate(parameters)], draw(4)
+    for number, own in ((5, slice(None)), (6, slice(1))):  # all positions of a sample, or the first alone
+        drawn = draw(number)
+        alike = [one[(slice(1), *[own] * (one.ndim - 2))] if is_batched(one) else one for one in drawn]
+        yield normal, list(map(jnp.broadcast_to, alike, map(jnp.shape, drawn)))
     for at, leaf in enumerate(data):
         if isinstance(leaf, jax.core.Tracer) and jnp.issubdtype(leaf.dtype, jnp.integer) and is_batched(leaf):
-            given = draw(5)
+            given = draw(7)
             yield normal, [*given[:at], _spread(leaf, at), *given[at + 1 :]]
 
 
@@ -100,9 +105,11 @@ def keep_apart(losses: Losses, moving: Sequence[int], parameters: Sequence[Any],
                 found.append(trial.apart(values, arrays))
             except Exception:  # whatever is said of a batch of one, or of a gradient that there is none of
                 return False
+    # Of large data some losses, or gradients, may be no numbers any more; others say how large losses are.
+    large = found.pop(_LARGE) if traced else (None, 0.0)
     # Of fitted samples roundings may be all that is left, beside numbers that others leave.
     least = _SEEN * max(size for _, size in found)
-    told = [apart for apart, size in found if size >= least]
+    told = [apart for apart, size in found if size >= least] + [large[0]] * (large[1] <= _LARGEST)
     # Of losses that are no numbers nothing can be told; where they are a batch's own, nor have they scores.
     return False not in told and (True in told or not traced)
 
@@ -185,7 +192,8 @@ def _equal(first: Any, second: Any, within: float, beside: float) -> bool:
     one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
     finite = np.isfinite(one)
     largest = np.abs(one).max(initial=0, where=finite)
-    near = np.abs(one - other) <= within * (np.abs(one) + largest) + min(beside, _SEEN * largest)
+    with np.errstate(invalid="ignore"):  # of two infinite losses
+        near = np.abs(one - other) <= within * (np.abs(one) + largest) + min(beside, _SEEN * largest)
     return bool(np.where(finite, near, ~np.isfinite(other)).all())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from lai_storage.identity import fingerprint
+from lai_storage.identity import find_captured, fingerprint
 from lai_storage.scoring import BatchScorer
 
 import lai_core as lai
@@ -94,8 +94,12 @@ class Scorer(BatchScorer):
     @property
     def _made_of(self) -> dict[str, str]:
         leaves = {jax.tree_util.keystr(at): leaf for at, leaf in jax.tree.leaves_with_path(self._ready)}
-        model = self.apply, self.last, self.valid, leaves
-        return {"model": fingerprint(model), "loss": fingerprint(self.loss)}
+        made: dict[str, list[Any]] = {"model": [self.apply, self.last, self.valid, leaves], "loss": [self.loss]}
+        # frozen weights, as of the base of adapters, and statistics, which `apply` may hold
+        for own in made.values():
+            if captured := find_captured(own[0]):
+                own.append(captured)
+        return {name: fingerprint(tuple(own)) for name, own in made.items()}
 
     def _numbers(self, pair: Any) -> dict[str, Any]:
         """Return the numbers of a batch, cut into parts of one size, for one program."""
