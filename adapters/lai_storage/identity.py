@@ -25,11 +25,9 @@ def fingerprint(value: Any) -> str:
 
 
 def find_captured(function: Any) -> list[Any]:
-    """Return the arrays and plain values that a pure function holds: results depend on them as on its code.
-
-    They are in its closure, among its defaults and in globals that it names; so are those of functions of
-    the same module that it holds.
-    """
+    """Return the arrays and plain values that a pure function holds, on which its results depend."""
+    # They are in its closure, among its defaults and in globals that it names; and in functions of the same
+    # module that it holds.
     module: str | None = None
     seen: dict[int, Any] = {}  # held, so that none gives its number to another
     found, pending = [], [function]

@@ -48,9 +48,12 @@ def test_parts_of_one_match_the_kernel(tmp_path, estimator):
 
 def test_other_captured_arrays_are_another_model(tmp_path):
     """The frozen base of an adapter that begins at zero, say: equal parameters, other scores."""
+
+    def build(base):
+        return lambda params, inputs: dense(params, inputs + base)
+
     for base in (0.0, 1.0):
-        model = (lambda base: lambda params, inputs: dense(params, inputs + base))(jnp.full((), base))
-        given = model, weights(), squares
+        given = build(jnp.full((), base)), weights(), squares
         scorer = lai_jax.Scorer(*given, VALIDATION, batch_size=4)
         if not base:
             lai_jax.score_dataset(*given, DATA, VALIDATION, tmp_path / "table", progress=False)

@@ -94,7 +94,8 @@ class Scorer(BatchScorer):
     @property
     def _made_of(self) -> dict[str, str]:
         leaves = {jax.tree_util.keystr(at): leaf for at, leaf in jax.tree.leaves_with_path(self._ready)}
-        made: dict[str, list[Any]] = {"model": [self.apply, self.last, self.valid, leaves], "loss": [self.loss]}
+        model: list[Any] = [self.apply, self.last, self.valid, leaves]
+        made = {"model": model, "loss": [self.loss]}
         # frozen weights, as of the base of adapters, and statistics, which `apply` may hold
         for own in made.values():
             if captured := find_captured(own[0]):
