@@ -170,6 +170,11 @@ def test_products_of_batches_with_other_experts():
     rows = [per_sample_gradients(model, LOSS, *side, len(side[1])) for side in sides]
     found = lai_torch.per_sample_inner_products(model, LOSS, *sides)
     torch.testing.assert_close(found, rows[0] @ rows[1].T)
+    products = rows[0] @ rows[0].T  # of batches of one with one another
+    given = model, LOSS, sides[0], tuple(side[:1] for side in sides[0])
+    table = lai_torch.top_samples(*given, top=7, batch_size=1, progress=False).to_pylist()
+    for each in table:
+        assert each["score"] == pytest.approx(float(products[0, each["id"]]))
 
 
 def test_batches_without_last_layers_are_refused():

@@ -5,6 +5,7 @@ no sample reaches has none, and a layer that runs until it is done has as many a
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from lai_core.records.compatible import Layouts, layouts
@@ -43,18 +44,24 @@ def check_unlike(reader: Reader, summed: Layouts, found: Layouts) -> None:
         raise UnlikeError
 
 
-def record_alike(reader: Reader, *batches: tuple[Any, Any]) -> list[Recording]:
-    """Read batches, again where one has other records than the first, until all have the same."""
+def record_alike(
+    reader: Reader, *batches: tuple[Any, Any], before: Sequence[Recording] = ()
+) -> list[Recording]:
+    """Read batches, again where one has other records than the first, until all have the same.
+
+    The first ones may have been read `before`.
+    """
+    found = [*before, *map(reader.record, batches[len(before) :])]
     while True:
-        found = [reader.record(batch) for batch in batches]
-        first, *others = (layouts(one.trace, "all") for one in found)
+        first, *others = (layouts(one.trace, "all" if reader.every else "output") for one in found)
         try:
             for other in others:
                 if other != first:
                     check_unlike(reader, first, other)
         except UnlikeError:
-            continue
-        return found
+            found = [reader.record(batch) for batch in batches]
+        else:
+            return found
 
 
 def _group_layouts(found: Layouts) -> defaultdict[str, list[Any]]:

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 import lai_core as lai
 from lai_core._adapters import check_batch, check_count, kernel_of
 from lai_torch._curation.validation import move_to_model
+from lai_torch._graph.record import Reader, Recording
+from lai_torch._graph.unlike import record_alike
 from lai_torch._model.batch import Loss
-from lai_torch._model.preserve import use_eval_mode
+from lai_torch._model.preserve import run_alone, use_eval_mode
 from lai_torch.dataset.loaded import options_of, source_of, whole
 from lai_torch.dataset.scorer import Scorer
 from lai_torch.options import Estimator, EstimatorName
-from lai_torch.trace import trace
+from lai_torch.trace import check_explained
 
 
 def score_dataset(
@@ -237,7 +239,8 @@ def top_samples(
     if isinstance(source, Stream):
         msg = f"dataset: expected samples that have numbers, got {type(dataset).__name__}"
         raise TypeError(msg)
-    traced = partial(trace, model, loss, gradients=gradients)
+    reader = Reader(model, loss, every=gradients == "all")
+    read = run_alone(partial(record_alike, reader))
 
     def pair(role: str, batch: Any) -> Any:
         # as a loader collates a pair
@@ -247,10 +250,13 @@ def top_samples(
         return move_to_model(batch, model)
 
     def blocks() -> Iterator[Tensor]:
+        known, before = pair("validation", whole(validation)), list[Recording]()
         with use_eval_mode(model):
-            held_out = traced(*pair("validation", whole(validation)))
             for batch in source.load(range(source.samples), batch_size):
-                training = traced(*pair("dataset, a batch", batch))
+                found = read(known, pair("dataset, a batch", batch), before=before)
+                for one in found:
+                    check_explained(one.plan.unexplained)
+                before, (held_out, training) = found[:1], (one.trace for one in found)
                 scores = kernel(held_out, training)
                 if relative:
                     scores = scores / lai.self_influence(training, estimator).sqrt()
