@@ -127,7 +127,9 @@ def _find_members(scores: Array, groups: Array, count: int) -> tuple[Namespace, 
     check_count("count", count)
     values = cast(xp, scores, accumulation_dtype(xp, scores.dtype))
     finite = xp.isfinite(values)
-    numbers = xp.arange(count, dtype=groups.dtype, device=device_of(groups))
+    # the ids' own type may not hold every group's number
+    numbers = xp.arange(count, device=device_of(groups))
+    groups = cast(xp, groups, numbers.dtype)
     members = xp.astype((groups[None, :] == numbers[:, None]) & finite[None, :], values.dtype)
     return xp, xp.where(finite, values, xp.zeros_like(values)), members
 

@@ -366,7 +366,8 @@ class Weigher:
         state, _, scored = self._scoring.score(self.state, batches, samples, kept, curated=curated)
         weighed = weigh(self._engine, state, scored, samples, self.policy, named, wait=True)
         losses = torch.full_like(weighed.weights, torch.nan) if scored is None else scored.losses
-        report = make_report(self._group, scored, weighed, Gradient("kept", losses), named, state)
+        found = Gradient("kept", losses, used=weighed.kept > 0)
+        report = make_report(self._group, scored, weighed, found, named, state)
         return state, scored, weighed.weights, report
 
     def _add_traffic(self, report: Report) -> Report:

@@ -22,6 +22,7 @@ from lai_core._engine.checks import DEFAULT_MEMORY_BUDGET
 from lai_core._engine.gradients import ParameterGradient, Workspace
 from lai_core._engine.namespace import Array, cast, device_of, namespace_of
 from lai_core.estimators._parameters import ghost_gradients, sum_uses
+from lai_core.records._reads import ReadGradient
 from lai_core.records._table import TableGradient
 from lai_core.records.base import Record, Trace
 from lai_core.records.compatible import check_trace
@@ -328,14 +329,11 @@ def to_list(values: Array) -> list[float]:
 
 def _flatten(layer: Any, work: Workspace) -> Record:
     """Return a record in which each position is a sample of its own, with one position."""
-    xp = work.xp
+    if isinstance(layer, EmbeddingTrace):  # one row of the table is as long as the gradient itself
+        read = ReadGradient(layer.ids, layer.output_gradients, layer.rows, layer.padding)
+        return GainTrace(None, read.flat(work)[1][:, None, :])
     arrays = {
-        name: xp.reshape(array, (array.shape[0] * array.shape[1], 1, *array.shape[2:]))
+        name: work.xp.reshape(array, (array.shape[0] * array.shape[1], 1, *array.shape[2:]))
         for name, array in layer.arrays().items()
     }
-    if isinstance(layer, EmbeddingTrace):  # one row of the table is as long as the gradient itself
-        ids, gradients = arrays["ids"], arrays["output_gradients"]
-        if layer.padding is not None:
-            gradients = xp.where((ids == layer.padding)[..., None], xp.zeros_like(gradients), gradients)
-        return GainTrace(None, gradients)
     return replace(layer, **arrays)

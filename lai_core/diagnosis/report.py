@@ -41,8 +41,9 @@ class Diagnosis:
     layer_norms
         `(n,)` for each trainable parameter: the norm of the part of `g_j` that is this parameter's.
     position_norms
-        `(n, t)`: the norm of what matrices and tables get at position t of sample j; norms of parts, which
-        do not add up. Gains and biases of norms are not in it. None where layers have no positions.
+        `(n, t)`: the norm of what layers compute at position t of sample j; norms of parts, which do not
+        add up. Records without positions, as torch's of gains and biases, are not in it. None where layers
+        have none.
     total_norm, rest_norm
         `|G|`, and what is left of it without the rows in `named`.
     named

@@ -101,8 +101,8 @@ def lai_gradients(
             continue
         if metric is not None and metric.inputs is not None:
             read = _scale_axis(work, read, metric.inputs[index])
-        # Where rows that do not count are zero, their products are, whatever the columns hold.
-        valid = None if positions == "tokens" and counted is not None else layer.readout_positions
+        # Columns too, though rows that do not count are zero: zero times what is no number is none.
+        valid = layer.readout_positions
         scale: Any = None if readout_scales is None else readout_scales[index]
         columns.append(arrange(work, read, positions, valid))
         scales.append(scale)

@@ -61,7 +61,8 @@ def position_scores(
     Returns
     -------
     array
-        `(n_train, t)`. Positive helps, in the unit of the samples' scores. 0 at a position that is masked.
+        `(n_train, t)`. Positive helps, in the unit of the samples' scores. LAI's is 0 at a position
+        that is masked.
 
     Raises
     ------

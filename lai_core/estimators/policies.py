@@ -370,15 +370,20 @@ def _spread(parts: Array, sizes: Any) -> tuple[Namespace, Array, Array, Array]:
     values = cast(xp, parts, accumulation_dtype(xp, parts.dtype))
     weights = _sizes(xp, values, sizes)
     samples = xp.sum(weights)
+    values = xp.where(weights[:, None] > 0, values, xp.zeros_like(values))
     score = xp.sum(values, axis=0)
-    # Part i has n_i samples: its score has mean n_i mu and variance n_i sigma^2.
-    deviation = values - weights[:, None] * quotient(xp, score, samples, 0.0)
+    # Part i has n_i samples: its score has mean n_i mu and variance n_i sigma^2. In units of the largest, for
+    # squares of small scores would be 0, and of large ones infinite.
+    sizes = xp.max(xp.where(xp.isfinite(values), xp.abs(values), xp.zeros_like(values)), axis=0)
+    unit = xp.where(sizes > 0, sizes, xp.ones_like(sizes))
+    values = values / unit
+    deviation = values - weights[:, None] * quotient(xp, xp.sum(values, axis=0), samples, 0.0)
     squares = xp.sum(quotient(xp, deviation * deviation, weights[:, None], 0.0), axis=0)
     # A part of size 0, as one whose samples all have a loss that is not finite, is no observation.
     freedom = xp.sum(xp.astype(weights > 0, values.dtype)) - 1.0
     freedom = xp.maximum(freedom, xp.zeros_like(freedom))
     # One part or none has an infinite error, whatever the quantile is that multiplies it.
-    error = xp.sqrt(quotient(xp, samples * squares, freedom, inf))
+    error = xp.sqrt(quotient(xp, samples * squares, freedom, inf)) * unit
     return xp, score, error, xp.maximum(freedom, xp.ones_like(freedom))
 
 

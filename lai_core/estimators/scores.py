@@ -35,7 +35,8 @@ def ghost_scores(
         A trace with the output gradients of every layer.
     exclude_self
         Leave sample j out of its own score: both traces are of the same batch, in the same order,
-        and the kernel's diagonal is subtracted.
+        and the kernel's diagonal is subtracted. Of a row whose gradient is `k` times the others', the digits
+        of its own score are lost from `k` near `1 / eps` on (1e7 in float32).
     memory_budget
         Bytes that temporaries may take.
 
@@ -175,4 +176,5 @@ def self_influence(
         sides = lai_sides(trace, trace, None, positions, False, memory_budget)
     else:
         sides = exact_sides(asked.name, trace, trace, False, memory_budget)
-    return estimators.diagonal(sides.validation, sides.training, sides.work)
+    found = estimators.diagonal(sides.validation, sides.training, sides.work)
+    return sides.work.xp.where(found < 0, sides.work.xp.zeros_like(found), found)  # of reads that cancel

@@ -220,7 +220,7 @@ def mask_positions(trace: Trace, valid: Array, /) -> Trace:
     """
     namespace_of({"valid": valid})
     masked = [layer.masked(valid) for layer in trace.layers]
-    if all(layer.readout_positions is None for layer in masked):
+    if all(after is before for after, before in zip(masked, trace.layers, strict=True)):
         inputs = (layer.arrays().get("activations") for layer in trace.layers)
         found = sorted({one.shape[1] for one in inputs if one is not None and one.ndim == 3})
         msg = (

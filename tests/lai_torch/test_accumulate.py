@@ -62,6 +62,18 @@ def test_parts_that_keep_nothing(backward, name):
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
 
 
+def test_a_stand_in_has_no_nan():
+    """Of a micro-batch of which nothing is kept one row runs, for wrappers' sake, and gives nothing."""
+    model, (inputs, targets) = network(), data(4)
+    inputs[0, 0] = torch.nan
+    curator = lai_torch.Curator(model, LOSS, None, data(9))
+    weights, report = curator.weigh([(inputs[:1], targets[:1])])
+    assert (report.kept, report.skipped, curator.skipped) == (0, True, 1)
+    (given, labels), own = kept_rows((inputs[:1], targets[:1]), weights[0])
+    curator.objective(LOSS(model(given), labels), own).backward()
+    assert not any(one.grad.any() for one in model.parameters())
+
+
 @pytest.mark.parametrize(("alone", "warmup"), [(True, 0), (False, 0), (False, 1)])
 def test_trainers_auxiliary_losses(alone, warmup):
     """One number for all rows, a mean over them, or one a sample; in two micro-batches, or in one step."""

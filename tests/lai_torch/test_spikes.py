@@ -117,6 +117,30 @@ def test_rows_left_out_do_not_train(parts, plant):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("plant", "low"), [(missing, False), (lying, True)])
+def test_an_ordinary_step_tells_scales(tmp_path, plant, low):
+    """Of a gradient that is no number, and where a spike's roundings are longer than all else in it."""
+    torch.manual_seed(0)
+    model, path = nn.Linear(4, 1), tmp_path / "spikes.jsonl"
+    rule = lai_torch.SpikeRule(warmup=10)
+    monitor = lai_torch.SpikeMonitor(model, squared, path=path, rule=rule, leave_out=True)
+    for step in range(SPIKE + 1):
+        inputs, targets = torch.randn(N, 4), torch.zeros(N)
+        if step == SPIKE:
+            plant(inputs, targets)
+        monitor.watch(inputs, targets)
+        with torch.autocast("cpu", torch.bfloat16, enabled=low):
+            (3 * squared(model(inputs), targets).sum()).backward()
+        found = monitor.check(nn.utils.get_total_norm([one.grad for one in model.parameters()]))
+        given = model.weight.grad.clone()
+        model.zero_grad()
+    assert found.named == (ROW,)
+    assert json.loads(path.read_text())["left_out"]
+    others = torch.arange(N) != ROW
+    (3 * squared(model(inputs[others]), targets[others]).sum()).backward()
+    torch.testing.assert_close(given, model.weight.grad, rtol=0.01, atol=0.01)
+
+
 def test_other_losses_gradients_are_left(tmp_path):
     model, path = network(), tmp_path / "spikes.jsonl"
     monitor = lai_torch.SpikeMonitor(

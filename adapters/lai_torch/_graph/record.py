@@ -184,7 +184,14 @@ class Reader:
                 streams.restore()
                 # both from the same buffers, which the first pass may have written
                 passes = (run_again((self.model, self.loss, each), gradients=True) for each in (one, batch))
-                _check_drawn(*(found for found, _ in passes))
+                own, beside = (found for found, _ in passes)
+                if not are_close(own, beside[:1], eps=walk(beside).coarsest()):
+                    msg = (
+                        "inputs: expected two rows or more where a pass draws random numbers, as dropout "
+                        "does, got one, which draws others than beside a copy of itself, by which it is "
+                        "read; the norm of its gradient is that of the batch's"
+                    )
+                    raise DrawnError(msg)
         if not alone:
             return recording
         whole: list[Any] = [*recording.trace.layers, *(one.record for one in recording.readouts)]
@@ -731,14 +738,3 @@ def _build_hook_error(name: str) -> ValueError:
         f"model: a hook changes the gradient of {name!r}, a parameter of the last layer, which LAI and LLI "
         "read without hooks; remove it, or use estimator 'exact'"
     )
-
-
-def _check_drawn(losses: Tensor, beside: Tensor) -> None:
-    """Raise unless one row has the loss that it has beside a copy of itself, where both passes draw."""
-    if not are_close(losses, beside[:1], eps=walk(beside).coarsest()):
-        msg = (
-            "inputs: expected two rows or more where a pass draws random numbers, as dropout does, got one, "
-            "which draws others than beside a copy of itself, by which it is read; the norm of its gradient "
-            "is that of the batch's"
-        )
-        raise DrawnError(msg)

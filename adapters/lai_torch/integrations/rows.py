@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lai_torch._model.batch import rows
+from lai_torch._model.batch import map_tensors, rows
 from lai_torch.integrations.losses import IGNORED, documents_of
 from lai_torch.segments import check_apart
 
@@ -23,7 +23,8 @@ LENGTHS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "se
 def kept_rows(batch: Any, weights: Tensor) -> tuple[Any, Tensor]:
     """Return the rows with a positive weight, and their weights; of none, the first one, with weight 0.
 
-    So every process takes part in every backward pass, and a trainer gets as many batches as it gave.
+    So every process takes part in every backward pass, and a trainer gets as many batches as it gave. What of
+    that row is no number is 0: zero times NaN would be the gradient of every parameter.
 
     Parameters
     ----------
@@ -38,7 +39,12 @@ def kept_rows(batch: Any, weights: Tensor) -> tuple[Any, Tensor]:
         Rows of the batch and of the weights.
     """
     index = _find_kept(weights)
-    return rows(batch, index, len(weights)), weights[index]
+    found = rows(batch, index, len(weights))
+    if not bool(weights[index].any()):
+        found = map_tensors(
+            found, lambda one: one.nan_to_num(0.0, 0.0, 0.0) if one.is_floating_point() else one
+        )
+    return found, weights[index]
 
 
 def _find_kept(weights: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from lai_core.diagnosis import Diagnosis, SpikeLog
 from lai_core.diagnosis import SpikeRule as SpikeRule
 from lai_torch._exact.optimizer_step import check_optimizer, measure_step, read_norm
 from lai_torch._graph.record import Reader
-from lai_torch._model.batch import Loss
+from lai_torch._model.batch import Loss, count
 from lai_torch._model.snapshot import Streams
 from lai_torch._model.walk import list_parameters, modules_of
 from lai_torch.diagnose import Batch, add_gradients, diagnose_batches, prove
@@ -44,9 +44,11 @@ class SpikeMonitor:
         Diagnoses within one window of the rule.
     leave_out
         Whether a step is to train without the rows that are named: `.grad` then holds what the others give
-        to it, of a gradient that is not finite its part of the mean. Check before you clip, so that what is
-        left is clipped by its own norm. What is written says whether it was done: not where the gradient is
-        of another loss than `loss`, as where a penalty is added.
+        to it. Check before you clip, so that what is left is clipped by its own norm. Which multiple of the
+        summed losses trains, the step tells on which models are proved, the rule's `warmup`: for spikes of
+        as many rows whose own gradient does not, as one that is no number. Else such a one counts as a mean.
+        What is written says whether it was done: not where the gradient is of another loss than `loss`, as
+        where a penalty is added.
     optimizer
         An SGD, Adam or AdamW of `torch.optim` whose step is watched, too, before it is taken: a second moment
         that was lost makes it long while the gradient is ordinary. That costs about as much as the step.
@@ -108,6 +110,8 @@ class SpikeMonitor:
         self._reader = Reader(model, loss, every=True, again=False, exchanged=False)
         self._batches: list[Batch] = []
         self._busy = False
+        # how many rows an ordinary step had, and the multiple of their summed losses that it trained
+        self._known: tuple[int, float] | None = None
 
     def share(self, processes: int) -> None:
         """Share batches with the processes that a trainer has started, where it is not known with which.
@@ -118,17 +122,17 @@ class SpikeMonitor:
             How many there are.
         """
         if processes > 1 and self.process_group is None and not self._alone:
-            self._divide(None if self._is_sharded() else dist.group.WORLD)
-
-    def _is_sharded(self) -> bool:
-        return any(hasattr(one, "device_mesh") for one in self.model.parameters())
+            self._divide(None)
+            if not self._divided:
+                self._divide(dist.group.WORLD)
 
     def _divide(self, process_group: Any) -> None:
         """Take what is known of the process group among which batches are divided."""
         if process_group is None and isinstance(self.model, nn.parallel.DistributedDataParallel):
             process_group = self.model.process_group
         self.process_group, self._alone = process_group or None, process_group is False
-        self._divided = self.process_group is not None or self._is_sharded()
+        sharded = any(hasattr(one, "device_mesh") for one in self.model.parameters())
+        self._divided = self.process_group is not None or sharded
         if self.leave_out and self._divided:
             msg = (
                 "leave_out: expected False with a process group or a sharded model: a process knows the "
@@ -186,6 +190,10 @@ class SpikeMonitor:
         try:
             if excess is None:  # a graph that is proved on an ordinary batch needs no proof in a spike
                 prove(self._reader, batches, self.process_group)
+                if self.leave_out:
+                    rows = range(sum(count(*each.given) for each in batches))
+                    scale, alike = _fit_scale(self._reader, batches, rows)
+                    self._known = (len(rows), scale) if alike and scale else None
                 return None
             found = diagnose_batches(
                 self._reader,
@@ -195,7 +203,7 @@ class SpikeMonitor:
                 update_excess=update_excess,
                 process_group=self.process_group,
             )
-            left_out = self.leave_out and _leave_out(self._reader, batches, found)
+            left_out = self.leave_out and _leave_out(self._reader, batches, found, self._known)
         except Exception as error:  # whatever it is: a run goes on as it would without a monitor
             what = "no spike can be diagnosed"
             if excess is not None:
@@ -259,7 +267,10 @@ class SpikeMonitor:
             norm = clip(listed, float("inf") if self.leave_out else max_norm, *others, **options)
             if norm is not None and self.check(norm) is not None:
                 trainer.log({"spike/norm": float(norm)})
-            return clip(listed, max_norm, *others, **options) if self.leave_out else norm
+            if not self.leave_out:
+                return norm
+            # accelerate's own would unscale what a scaler has scaled a second time
+            return nn.utils.clip_grad_norm_(listed, max_norm, *others, **options)
 
         def watch(module: nn.Module, _: Any, given: dict[str, Any]) -> None:
             # neither evaluation nor a diagnosis is watched
@@ -271,27 +282,48 @@ class SpikeMonitor:
         return self
 
 
-def _leave_out(reader: Reader, batches: Sequence[Batch], found: Diagnosis) -> bool:
+def _leave_out(
+    reader: Reader, batches: Sequence[Batch], found: Diagnosis, known: tuple[int, float] | None
+) -> bool:
     """Put into `.grad` what the rows that are not named give to it; return whether that is known."""
     rows = range(len(found.losses))
-    named = list_parameters(reader.model, reader.loss)
-    given = {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
-    left = set(rows) - set(found.named)
+    given, left = _list_gradients(reader), set(rows) - set(found.named)
     # with no row named, or none left, there is no gradient of the others
     if not found.named or not left or any(one.is_sparse or one.is_complex() for one in given.values()):
         return False
     others = add_gradients(reader, batches, left, found.nonfinite)
-    scale = 1 / len(rows)
-    # a gradient that is not finite cannot be compared: what is left is scaled as a mean
+    # In few digits, as under autocast, the roundings of a spike are longer than the gradient of the others.
+    scale, before = 1 / len(rows), None
+    if known is not None and known[0] == len(rows):
+        scale = before = known[1]
+    # a gradient that is not finite cannot be compared
     if all(bool(one.isfinite().all()) for one in given.values()):
-        whole = add_gradients(reader, batches, rows, ())
-        scale = _multiply(whole, given) / _multiply(whole, whole)
-        missed = {name: one.double() - scale * whole.get(name, 0.0) for name, one in given.items()}
-        if not _multiply(missed, missed) <= (ALIKE * scale) ** 2 * _multiply(others, others):
-            return False  # what trains is not a multiple of these losses
+        scale, alike = _fit_scale(reader, batches, rows, others)
+        # what trains may be no multiple of these losses
+        if not alike and (before is None or abs(scale - before) > ALIKE * abs(before)):
+            return False
     for name, one in given.items():
         one.copy_(scale * others.get(name, torch.zeros_like(one)))
     return True
+
+
+def _list_gradients(reader: Reader) -> dict[str, Tensor]:
+    named = list_parameters(reader.model, reader.loss)
+    return {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
+
+
+def _fit_scale(
+    reader: Reader, batches: Sequence[Batch], rows: Sequence[int], beside: Mapping[str, Tensor] | None = None
+) -> tuple[float, bool]:
+    """Return the multiple of the rows' summed gradient that `.grad` is, and whether it is one.
+
+    It is if what is left is short beside the gradient of some rows, or of all.
+    """
+    given, whole = _list_gradients(reader), add_gradients(reader, batches, rows, ())
+    scale = _multiply(whole, given) / (_multiply(whole, whole) or math.inf)
+    missed = {name: one.double() - scale * whole.get(name, 0.0) for name, one in given.items()}
+    beside = whole if beside is None else beside
+    return scale, _multiply(missed, missed) <= (ALIKE * scale) ** 2 * _multiply(beside, beside)
 
 
 def _multiply(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> float:

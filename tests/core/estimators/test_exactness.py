@@ -67,3 +67,10 @@ def test_caller_arrays_are_never_modified(backend):
     for layer, record in zip(layers, batch.layers, strict=True):
         np.testing.assert_array_equal(backend.numpy(record.activations), layer.activations)
         np.testing.assert_array_equal(backend.numpy(record.output_gradients), layer.output_gradients)
+
+
+def test_squared_norms_are_never_negative():
+    """Of reads that cancel roundings are left."""
+    half = np.random.default_rng(0).normal(size=(50, 3, 4))
+    reads = lai.EmbeddingTrace(np.zeros((50, 6), int), np.concatenate([half, -half], 1), rows=3)
+    assert (lai.self_influence(lai.Trace([reads]), "ghost") >= 0).all()

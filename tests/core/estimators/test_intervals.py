@@ -62,6 +62,16 @@ def test_what_is_dropped_at_the_ends():
     assert (lai.drop_harmful(still, rate=0.1) > 0).tolist() == [False, True, True]
 
 
+@pytest.mark.parametrize("unit", [1e-25, 1e25])
+def test_units_change_no_decision(unit):
+    """In float32 squares of such scores are 0, or infinite; a part of no sample is none."""
+    parts = np.random.default_rng(0).normal(size=(6, 40)).astype(np.float32) - 0.5
+    expected = lai.drop_harmful(parts, rate=0.9)
+    assert 0 < (expected == 0).sum() < 40
+    scaled = np.vstack([parts * np.float32(unit), np.full((1, 40), np.nan, np.float32)])
+    np.testing.assert_array_equal(lai.drop_harmful(scaled, rate=0.9, sizes=[1] * 6 + [0]), expected)
+
+
 @pytest.mark.equation("false-discovery-rate")
 def test_nonfinite_samples_do_not_ease_dropping():
     """Of two samples the p-values are .2 and none; the limits are .1 and .2 at a rate of .3."""

@@ -70,7 +70,11 @@ def test_nans_and_empty_samples_are_masked():
     empty = head.valid.copy()
     empty[0] = False
     outputs = np.where(empty[..., None], head.output_gradients, np.nan)
-    layers = [replace(training.layers[0], valid=empty), replace(head, output_gradients=outputs, valid=empty)]
+    spoilt = [np.where(empty[..., None], layer.activations, np.nan) for layer in training.layers]
+    layers = [
+        replace(training.layers[0], activations=spoilt[0], valid=empty),
+        replace(head, activations=spoilt[1], output_gradients=outputs, valid=empty),
+    ]
     for positions in ("tokens", "mean", "flatten"):
         kernel = lai.lai_kernel(validation, lai.Trace(layers), positions=positions)
         assert np.isfinite(kernel).all()
@@ -109,6 +113,11 @@ def test_mismatched_masks_are_refused(said):
     valid = np.ones((4, 5), int) if MASKS[said] is None else np.ones(MASKS[said], bool)
     wrong = lai.Trace([replace(first, valid=valid), last])
     check_refusal(said, lambda: lai.lai_kernel(wrong, wrong))
+
+
+def test_masked_traces_refuse_misfit_masks():
+    said = "ValueError: valid: expected shape (n, t) with the t positions of a layer (here [5]), got (4, 2)"
+    check_refusal(said, lambda: lai.mask_positions(sides(NUMPY)[1], np.ones((4, 2), bool)))
 
 
 def test_masks_leave_experts_rows_alone():

@@ -53,6 +53,16 @@ def test_group_scores_are_means_with_errors(pairs, count, unit):
         np.testing.assert_allclose(one / unit, other, rtol=1e-12, atol=1e-12)
 
 
+def test_groups_of_narrow_types():
+    """Of 300 groups uint8 holds 256 numbers, and -1 is no group."""
+    scores = np.array([1.0, 2.0, 4.0, 8.0])
+    for ids, found in (([0, 1, 44, 255], 4), ([0, 1, 44, -1], 3)):
+        groups = np.array(ids, dtype=np.uint8 if found == 4 else np.int8)
+        means = mixtures.group_scores(scores, groups, 300)[0]
+        assert np.flatnonzero(means).tolist() == [one for one in ids if one >= 0]
+        assert mixtures.group_sizes(scores, groups, 300).sum() == found
+
+
 @pytest.mark.equation("contrast-variance")
 @given(st.lists(POSITIVE, min_size=1, max_size=6))
 def test_contrast_variances_match_sign_enumeration(deviations):
