@@ -33,15 +33,17 @@ def find_captured(function: Any) -> list[Any]:
     found, pending = [], [function]
     while pending:
         value = pending.pop()
+        # equal numbers may be one object here and two in another process: each is counted
+        if isinstance(value, _PLAIN) or is_array(value):
+            found.append(value)
+            continue
         if id(value) in seen:
             continue
         seen[id(value)] = value
-        if isinstance(value, _PLAIN) or is_array(value):
-            found.append(value)
-        elif isinstance(value, FunctionType) and module in {None, value.__module__}:
+        if isinstance(value, FunctionType) and module in {None, value.__module__}:
             module, held = value.__module__, getclosurevars(value)
             pending += [*held.nonlocals.values(), *held.globals.values()]
-            pending += [value.__defaults__, value.__kwdefaults__]
+            pending += [value.__defaults__ or (), value.__kwdefaults__ or {}]
         elif hasattr(value, "__wrapped__"):  # as of jax.jit
             pending.append(value.__wrapped__)
         else:

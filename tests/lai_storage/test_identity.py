@@ -157,6 +157,18 @@ def test_what_a_function_holds(form):
     assert first == again != other
 
 
+def test_equal_numbers_count_each():
+    """Whether they are one object or two, which a pickle does not keep."""
+
+    def hold(one, other):
+        return lambda x: x * one + other
+
+    number = 0.5
+    same, apart = hold(number, number), hold(number, float("0.5"))
+    assert find_captured(same) == find_captured(apart) == [0.5, 0.5]
+    assert find_captured(lambda x: x) == []
+
+
 PRINTED = """
 from tests.lai_storage.test_identity import MADE, fingerprint
 print({kind: [fingerprint(make()) for make in makers] for kind, makers in MADE.items()})

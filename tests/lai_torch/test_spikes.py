@@ -141,6 +141,22 @@ def test_an_ordinary_step_tells_scales(tmp_path, plant, low):
     torch.testing.assert_close(given, model.weight.grad, rtol=0.01, atol=0.01)
 
 
+def test_sparse_gradients_are_left_in(tmp_path):
+    """A warning of the ordinary step, on which scales are told, would be an error here."""
+    model, path = nn.EmbeddingBag(9, 1, sparse=True, mode="sum"), tmp_path / "spikes.jsonl"
+    rule = lai_torch.SpikeRule(warmup=3)
+    monitor = lai_torch.SpikeMonitor(model, squared, path=path, rule=rule, leave_out=True)
+    for step in range(8):
+        words, targets = torch.arange(N * 3).reshape(N, 3) % 9, torch.zeros(N)
+        targets[ROW] = 500.0 * (step == 7)
+        monitor.watch(words, targets)
+        squared(model(words), targets).mean().backward()
+        found = monitor.check(model.weight.grad.to_dense().norm() * (1 + step / 100))
+        model.zero_grad()
+    assert found.named == (ROW,)
+    assert not json.loads(path.read_text())["left_out"]
+
+
 def test_other_losses_gradients_are_left(tmp_path):
     model, path = network(), tmp_path / "spikes.jsonl"
     monitor = lai_torch.SpikeMonitor(

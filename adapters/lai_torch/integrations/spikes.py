@@ -289,7 +289,7 @@ def _leave_out(
     rows = range(len(found.losses))
     given, left = _list_gradients(reader), set(rows) - set(found.named)
     # with no row named, or none left, there is no gradient of the others
-    if not found.named or not left or any(one.is_sparse or one.is_complex() for one in given.values()):
+    if not (found.named and left and given):
         return False
     others = add_gradients(reader, batches, left, found.nonfinite)
     # In few digits, as under autocast, the roundings of a spike are longer than the gradient of the others.
@@ -308,8 +308,10 @@ def _leave_out(
 
 
 def _list_gradients(reader: Reader) -> dict[str, Tensor]:
+    """Return what is in `.grad`; nothing where one is sparse or complex, of which no row is left out."""
     named = list_parameters(reader.model, reader.loss)
-    return {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
+    found = {name: one.grad for name, one in named.items() if one.requires_grad and one.grad is not None}
+    return {} if any(one.is_sparse or one.is_complex() for one in found.values()) else found
 
 
 def _fit_scale(
