@@ -1,5 +1,7 @@
 """Samples that see one another are refused by every estimator, from the batch on at which they begin to."""
 
+from itertools import permutations
+
 import lai_torch
 import pytest
 import torch
@@ -153,7 +155,7 @@ def averaged_norms(own, inputs):
 APART = {
     **{name: (lambda place=place: Net(place), vectors, "kept") for name, place in BRANCHES.items()},
     **{name: (lambda place=place: Net(place), vectors, "selective") for name, place in PLACED.items()},
-    "gamma": (lambda: Net(noise=lambda values: torch._standard_gamma(values.abs() + 1)), vectors, "kept"),
+    "gamma": (lambda: Net(noise=lambda values: torch._standard_gamma(values.abs() + 2)), vectors, "kept"),
     "below the range": (lambda: masked_in_float32().double(), vectors, "kept"),
     "two beside a third": (lambda: averaged_norms().double().eval(), lambda _: vectors(2), "kept"),
     "sequences by length": (lambda: packed().double(), sequences, "kept"),
@@ -258,6 +260,20 @@ def test_leaks_of_some_roundings_are_refused(kind, leak):
         net = Net(lambda net, h, x, share=share: h - share * leak(h))
         with pytest.raises(ValueError, match=coupling.REFUSED):
             lai_torch.trace(net.to(kind), LOSS, inputs.to(kind), targets, gradients="all")
+
+
+@pytest.mark.parametrize("samples", [2, 3, 5, 8])
+def test_every_pair_is_told_apart(samples):
+    inputs, targets = vectors(samples)
+    for one, other in permutations(range(samples), 2):
+
+        def leak(net, h, x, one=one, other=other):
+            moved = torch.zeros_like(h)
+            moved[one] = x[other, 0]  # of which no gradient tells
+            return h + moved + 0 * torch.rand_like(h)  # with random numbers copies are compared with nothing
+
+        with pytest.raises(ValueError, match=coupling.REFUSED):
+            lai_torch.trace(Net(leak), LOSS, inputs, targets)
 
 
 def test_other_lists_are_passed_on():

@@ -23,7 +23,7 @@ from torch import Tensor
 from lai_core._adapters import tolerance
 from lai_torch._exact.directional import Pair, explain_error, precision
 from lai_torch._graph.prove import are_close, check_unmoved, exchange_samples
-from lai_torch._model.batch import bisections, find_unaligned, row_sources, rows, seed_generator, usable
+from lai_torch._model.batch import find_unaligned, halve_samples, row_sources, rows, seed_generator, usable
 from lai_torch._model.function import Function, Point, project, vjp
 
 Batch = tuple[Any, Any]
@@ -196,7 +196,7 @@ def list_others(
         raise ValueError(msg)
     others = [
         (resample(batch, half), torch.where(half | by_rows, row_sources(half), -1))
-        for half in bisections(finite)[0]
+        for half in halve_samples(finite)
     ]
     for size in {graph.samples for graph, _ in exchange.others} - {samples}:
         places = torch.arange(size, device=losses.device)
@@ -208,7 +208,7 @@ def list_others(
 def check_halves(function: Function, batch: Batch, losses: Tensor, eps: float) -> None:
     """Raise if a sample's loss moves where one half of the samples makes room for copies of the other."""
     problem = function.model, function.loss, usable(batch)
-    for half in bisections(torch.ones_like(losses, dtype=torch.bool))[0]:
+    for half in halve_samples(torch.ones_like(losses, dtype=torch.bool)):
         with function.preserve():  # with gradients: a model may take some in its forward pass
             moved = function(resample(batch, half)).detach()
         with function.preserve():

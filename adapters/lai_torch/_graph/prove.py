@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -25,7 +26,15 @@ from lai_torch._graph.products import PRODUCTS, find_weight
 from lai_torch._graph.saved import Saved
 from lai_torch._graph.uses import CoupledError
 from lai_torch._graph.walk import Edge, Graph, walk
-from lai_torch._model.batch import Loss, bisections, check_losses, count, find_unaligned, row_sources, rows
+from lai_torch._model.batch import (
+    Loss,
+    check_losses,
+    count,
+    find_unaligned,
+    row_sources,
+    rows,
+    seed_generator,
+)
 from lai_torch._model.function import densify, losses_of, view_real
 from lai_torch._model.precision import differ, measure_roundings
 from lai_torch._model.preserve import preserve, skip_checkpoints
@@ -38,6 +47,8 @@ DIRECTIONS = 16
 """Number of random directions that stand for the rows of a large gradient, and for its columns."""
 SMALL = 2**13
 """Number of entries up to which a gradient stands for itself."""
+MOST_PARTS = 8
+"""Number of parts of a batch that are exchanged at most."""
 
 
 @dataclass(frozen=True)
@@ -99,68 +110,117 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
         If the loss of a sample that stays changes, or, `by_rows`, that of a copy is not its sample's.
     """
     samples = count(*problem[2])
-    plain, drawn = run_again(problem, gradients=True)
-    device, graph, eps = plain.device, None, 0.0
+    before = plain, drawn = run_again(problem, gradients=True)
+    graph, eps = None, 0.0
     # the coarsest type in the graph sets how far two passes may differ
     if plain.requires_grad:
         graph = walk(plain)
         eps = graph.coarsest()
     found: Exchange | None = None
     others: list[tuple[Graph, Tensor]] = []
-    cuts = bisections(torch.ones(samples, dtype=torch.bool, device="cpu"))
-    for half in (half for cut in cuts for half in cut):
-        # Copies in another order, where that is the same: a batch that is in order tells nothing of a model
-        # that sorts. What is drawn may depend on the row.
-        orders = [row_sources(half)]
-        if drawn is None:
-            turned, own = torch.arange(samples, device=half.device), half.nonzero().squeeze(1).flip(0)
-            turned[~half] = own.repeat(samples)[: samples - len(own)]
-            orders.insert(0, turned)
-        for index in orders:
+    for number, part in enumerate(list_parts(samples)):
+        run = partial(_run_exchanged, problem, before, part, eps, gradients=number < 2, by_rows=by_rows)
+        ran = None
+        # A division by the number of samples shows in a batch of another size alone; fewer rows draw other
+        # random numbers. Two samples are three then: of a batch of one, torch's normalisation has a wrong
+        # gradient on a CPU.
+        if number == 1 and drawn is None:
             try:
-                ran = run_part(problem, index, samples, gradients=len(others) < len(cuts[0]))
-                if not isinstance(ran, Exception):
-                    kept, compared = _compare(problem, ran, (plain, drawn), half, index, eps, by_rows=by_rows)
-                    break
-            except CoupledError:
-                if index is orders[-1]:
-                    raise
+                ran = run(3 if samples == 2 else samples - 1)
+            except CoupledError as error:
+                run(samples)  # raises if it is not the size
+                msg = (
+                    "model: expected every sample's loss to be its own, got one that moves with the number "
+                    "of samples: do not divide by the batch's size"
+                )
+                raise CoupledError(msg) from error
+        if ran is None or isinstance(ran, Exception):  # whatever the error is, it is about the size
+            ran = run(samples)
         if isinstance(ran, Exception):  # whatever it is, it is about samples that stand there twice
             compare_halves(problem, plain, drawn, eps)
             return None
-        moved = ran[0]
+        moved, index, stays, owners = ran
         if graph is not None and moved.requires_grad:
-            # a copy has its sample's gradient where it has its loss
-            others.append((walk(moved), torch.where(kept | compared, index.to(device), -1)))
+            others.append((walk(moved), owners))
             if found is None:
-                found = Exchange(problem, graph, others[0][0], kept, index.to(device), others)
-    # an exchanged batch has as many samples: a division by that number shows in one of another size alone
-    resized = _check_size(problem, plain, drawn, eps)
-    if resized is not None:
-        places = torch.arange(resized.samples, device=device)
-        others.append((resized, torch.where(places < samples, places, -1)))
+                found = Exchange(problem, graph, others[0][0], stays, index, others)
     return found
+
+
+def list_parts(samples: int) -> list[Tensor]:
+    """Return parts of a batch: each sample is once in a part without any given other, up to 55 samples.
+
+    Every sample has a set of parts, and all sets are of one size, so that none holds another one (Sperner).
+    No set has both of the first two parts: what is in one of these is replaced in the other.
+    """
+    parts, sets = 1, list[tuple[int, ...]]()
+    while len(sets) < samples and parts < MOST_PARTS:
+        parts += 1
+        sets = [one for one in combinations(range(parts), parts // 2) if not {0, 1} <= {*one}]
+    order = torch.randperm(samples, generator=seed_generator(), device="cpu").tolist()
+    own = [sets[place * len(sets) // samples] for place in order]
+    masks = [torch.tensor([part in one for one in own], device="cpu") for part in range(parts)]
+    return [mask for mask in masks if bool(mask.any())]
+
+
+def _run_exchanged(
+    problem: Problem,
+    before: tuple[Tensor, Streams | None],
+    part: Tensor,
+    eps: float,
+    size: int,
+    *,
+    gradients: bool,
+    by_rows: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor] | Exception:
+    """Run a batch in which copies of a part's samples stand for the others, and compare its losses.
+
+    Returns
+    -------
+    tuple
+        The losses; the sample at each place; which places have their own sample; and the sample of which
+        each place has the gradient (-1: maybe of none). Or the error of a batch that does not run.
+    """
+    samples, drawn = len(part), before[1]
+    # Copies in another order, where that is the same: a batch that is in order tells nothing of a model that
+    # sorts. What is drawn may depend on the row.
+    orders = [row_sources(part)]
+    if drawn is None:
+        turned, own = torch.arange(samples, device="cpu"), part.nonzero().squeeze(1).flip(0)
+        turned[~part] = own.repeat(samples)[: samples - len(own)]
+        orders.insert(0, turned)
+    places = torch.arange(size, device="cpu").clamp(max=samples - 1)
+    for order in orders:
+        ran = run_part(problem, order[places], samples, gradients=gradients)
+        if isinstance(ran, Exception):
+            failed = ran
+            continue
+        try:
+            return _compare(problem, ran, before, order[places].to(ran[0].device), eps, by_rows=by_rows)
+        except CoupledError:
+            if order is orders[-1]:
+                raise
+    return failed
 
 
 def _compare(
     problem: Problem,
     ran: tuple[Tensor, Streams | None],
     before: tuple[Tensor, Streams | None],
-    half: Tensor,
     index: Tensor,
     eps: float,
     *,
     by_rows: bool,
-) -> tuple[Tensor, bool]:
-    """Compare the losses of an exchanged batch; say which stayed, and whether copies have their samples'."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compare the losses of the samples at `index`; return what `_run_exchanged` does."""
     (moved, after), (plain, drawn) = ran, before
     # Of passes that drew other random numbers no two losses can be compared.
     alike = drawn is after or (drawn is not None and after is not None and drawn.equal(after))
-    kept = half.to(plain.device) & alike
-    if alike:
-        check_unmoved(problem, moved[kept], plain, kept, eps)
-    compared, everyone = by_rows and drawn is None and after is None, torch.ones_like(kept)
-    if compared and _differ(problem, moved, plain[index.to(plain.device)], everyone, eps):
+    stays = (index == torch.arange(len(index), device=index.device)) & alike
+    check_unmoved(problem, moved[stays], plain, index[stays], eps)
+    if not (by_rows and drawn is None and after is None):
+        return moved, index, stays, torch.where(stays, index, -1)
+    if _differ(problem, moved, plain[index], index, eps):
         # A sample's rows do not carry its loss to another place.
         unaligned = find_unaligned(problem[2], len(plain))
         shapes = [tuple(one.shape) for one in unaligned if isinstance(one, Tensor)]
@@ -172,13 +232,13 @@ def _compare(
             f"rows: samples are coupled, or no rows of the batch{held}"
         )
         raise CoupledError(msg)
-    return kept, compared
+    # a copy has its sample's gradient where it has its loss
+    return moved, index, stays, index
 
 
 def compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> None:
-    """Compare the losses with those of each half by itself, of two ways to halve the batch."""
-    cuts = bisections(torch.ones(len(plain), dtype=torch.bool, device="cpu"))[:2]
-    for half in (half for cut in cuts for half in cut):
+    """Compare the losses with those of four parts of the batch, each by itself."""
+    for half in list_parts(len(plain))[:4]:
         alone = run_part(problem, half.nonzero().squeeze(1), len(plain), gradients=False)
         if isinstance(alone, Exception):
             msg = f"model: it does not run on the batch's samples in another order ({alone})"
@@ -186,32 +246,6 @@ def compare_halves(problem: Problem, plain: Tensor, drawn: Streams | None, eps: 
         # random numbers would be others for half of the rows
         if drawn is None and alone[1] is None:
             check_unmoved(problem, alone[0], plain, half.to(plain.device), eps)
-
-
-def _check_size(problem: Problem, plain: Tensor, drawn: Streams | None, eps: float) -> Graph | None:
-    """Return the batch with a sample less; raise if a loss moves with the number of samples.
-
-    Of two samples it is the batch with a sample more: of a batch of one, torch's normalisation has a wrong
-    gradient on a CPU. Of a model that draws random numbers there is none, for it draws others then.
-    """
-    samples = len(plain)
-    # fewer rows draw others, and one sample has none to be compared with
-    if drawn is not None or samples < 2:
-        return None
-    size = samples - 1
-    if samples == 2:
-        size = 3
-    ran = run_part(problem, torch.arange(size, device="cpu").clamp(max=samples - 1), samples, gradients=True)
-    if isinstance(ran, Exception):  # whatever it is, it is about the size
-        return None
-    resized, kept = ran[0], torch.arange(samples, device=plain.device) < size
-    if _differ(problem, resized[: len(plain)], plain[kept], kept, eps):
-        msg = (
-            "model: expected every sample's loss to be its own, got one that moves with the number of "
-            "samples: do not divide by the batch's size"
-        )
-        raise CoupledError(msg)
-    return walk(resized) if resized.requires_grad else None
 
 
 def check_alone(
@@ -254,8 +288,9 @@ def check_unmoved(problem: Problem, moved: Tensor, plain: Tensor, kept: Tensor, 
         return
     change = moved - expected
     place = int(change.abs().nan_to_num().argmax())
+    samples = torch.arange(len(plain), device=kept.device)[kept]
     msg = (
-        f"model: the loss of sample {int(kept.nonzero()[place])} is {float(expected[place]):.6g} in this "
+        f"model: the loss of sample {int(samples[place])} is {float(expected[place]):.6g} in this "
         f"batch and moves by {float(change[place]):.1e} among other samples: samples are coupled, so that no "
         "sample has a gradient of its own; call model.eval() where a normalisation couples them, or score "
         "what is coupled as one sample (the sum of its rows' losses)"

@@ -233,19 +233,10 @@ def check_losses(values: Any, samples: int) -> Tensor:
     return values
 
 
-SPLITS = 4
-"""Number of random bisections: four separate every two of up to 16 samples, and most pairs of more."""
-
-
-def bisections(among: Tensor) -> list[list[Tensor]]:
-    """Cut the samples of a mask in two several times, so that most pairs are separated once."""
-    samples = len(among)
-    bits = min(SPLITS, (samples - 1).bit_length())
-    codes = torch.randperm(samples, generator=seed_generator(), device="cpu") % 2**bits
-    codes = codes.to(among.device)
-    cuts = [[among & ((codes >> bit & 1) == side) for side in (0, 1)] for bit in range(bits)]
-    parts = [[part for part in cut if bool(part.any())] for cut in cuts]
-    return parts or [[among]]
+def halve_samples(among: Tensor) -> list[Tensor]:
+    """Cut the samples of a mask in two by chance."""
+    codes = torch.randperm(len(among), generator=seed_generator(), device="cpu").to(among.device)
+    return [half for side in (0, 1) if bool((half := among & (codes % 2 == side)).any())]
 
 
 def row_sources(part: Tensor) -> Tensor:
