@@ -157,7 +157,8 @@ def list_parts(samples: int) -> list[Tensor]:
     while len(sets) < samples and parts < MOST_PARTS:
         parts += 1
         sets = [one for one in combinations(range(parts), parts // 2) if not {0, 1} <= {*one}]
-    order = torch.randperm(samples, generator=seed_generator(), device="cpu").tolist()
+    # the last sample has none that is in the second part, which stays whole in a batch of one sample less
+    order = [*(1 + torch.randperm(samples - 1, generator=seed_generator(), device="cpu")).tolist(), 0]
     own = [sets[place * len(sets) // samples] for place in order]
     masks = [torch.tensor([part in one for one in own], device="cpu") for part in range(parts)]
     return [mask for mask in masks if bool(mask.any())]
