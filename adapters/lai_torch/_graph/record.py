@@ -230,7 +230,9 @@ class Reader:
                 if not self._is_due(plan):
                     # a statistic of the batch, maybe, that no sample had moved before
                     if plan.factors != read_factors(graph, plan.factors):
-                        compare_halves((self.model, self.loss, batch), losses, None, graph.coarsest())
+                        problem = self.model, self.loss, batch
+                        # all from the same buffers, which this pass may have written
+                        compare_halves(problem, *run_again(problem, gradients=False), graph.coarsest())
                     received = collect_gradients(graph, plan, every=self.every)
                     # uses behind edges at which nothing but zeros arrived are not known to the plan
                     arrived = [one for edge in plan.dead if (one := received.get(edge)) is not None]
