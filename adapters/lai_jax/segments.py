@@ -23,7 +23,7 @@ from lai_jax._program.losses import is_array, losses_of
 from lai_jax.exact import exact_scores
 from lai_jax.trace import trace
 
-NOT_CONTENT = re.compile("position|mask|seq|segment|length")
+NOT_CONTENT = re.compile("position|mask|seq|seg|length")
 """Inputs of these names say where the segments of a batch lie, not what is in them."""
 
 
@@ -144,7 +144,8 @@ def check_segments(
             msg = (
                 f"segments: expected ones that do not see one another, got a loss at position {place} of row "
                 f"{row} that moves with another segment's contents or targets; use block-diagonal attention "
-                "and a loss that shifts within segments, unpack the rows, or score by 'exact'"
+                "and a loss that shifts within segments, unpack the rows, or score by 'exact' (an input that "
+                "says where segments lie has position, mask, seq, seg or length in its name)"
             )
             raise ValueError(msg)
 
@@ -163,7 +164,7 @@ def _exchange(batch: Any, index: jax.Array, segments: jax.Array) -> tuple[Any, A
     if all(map(operator.is_, jax.tree.leaves(inputs), jax.tree.leaves(batch[0]))):
         msg = (
             "inputs: expected an array of contents, to try whether segments see one another, of shape "
-            f"({segments.shape[0]}, {segments.shape[1]}, ...) and without position, mask, seq, segment or "
+            f"({segments.shape[0]}, {segments.shape[1]}, ...) and without position, mask, seq, seg or "
             "length in its name, got none; rename it, or score by 'exact'"
         )
         raise ValueError(msg)

@@ -21,6 +21,7 @@ from lai_jax._curation.options import (
     find_scorer,
 )
 from lai_jax._curation.problem import Problem
+from lai_jax._curation.rows import finite
 from lai_jax._exact.validation_gradient import ValidationGradient
 from lai_jax._program.losses import batch_size, check_targets, take
 from lai_jax._recording.recorders import Valid, record_trace
@@ -196,8 +197,8 @@ def _fit_weights(problem: Problem, batch: tuple[Any, Any], *, positions: str, si
     trace = problem.masked(trace, chosen)
     pairs = zip(plan.records, trace.layers, strict=True)
     layers = [(planned, record) for planned, record in pairs if planned.use.is_layer]
-    finite = jnp.isfinite(losses)
-    counted = finite[:, None] & finite[None, :] & ~jnp.eye(used, dtype=bool)
+    sound = jnp.isfinite(losses) & finite(trace)
+    counted = sound[:, None] & sound[None, :] & ~jnp.eye(used, dtype=bool)
     parts = []
     for planned, record in layers:
         if planned.materialised:

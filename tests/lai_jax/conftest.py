@@ -14,3 +14,12 @@ __all__ = ["seeded"]
 def _double() -> Iterator[None]:
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def optimised() -> Iterator[None]:
+    """Compile as JAX does by itself: what is optimised is rounded in other places."""
+    held = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", held)

@@ -1,14 +1,18 @@
 """Models in which samples see one another are refused by traces and by exact scores; others are not."""
 
+from itertools import product
+
 import jax
 import jax.numpy as jnp
 import lai_jax
+import optax
 import pytest
 from jax import lax
 
 from tests.lai_jax.support import cross_entropy, dense, drawn, ruled_by, squares, vectors, weights
 
 N = 6
+LOGISTIC = optax.softmax_cross_entropy_with_integer_labels
 PARAMS = weights(w=(4, 5), o=(5, 3), rows=(6, 4))
 BATCH = drawn(N, 4), jnp.arange(N) % 3
 PIXELS = jnp.arange(4 * N).reshape(N, 4) * 7 % 256, BATCH[1]
@@ -217,6 +221,15 @@ def test_tracing_trusts_no_fitted_probe():
         return lai_jax.trace(bags, params, cross_entropy, *batch).layers[-1].activations
 
     assert jax.eval_shape(last, weights(e=(7, 4), o=(4, 3)), *batch).shape == (2, 4)
+
+
+def test_saturated_units_of_one_row_are_taken(optimised):
+    """Of a slope roundings are left where the trial's data are large, as compiled programs have them."""
+    traced = jax.jit(lambda params, *batch: lai_jax.trace(dense, params, LOGISTIC, *batch))
+    for inner, width in product((5, 7, 10), (4, 8)):
+        given = {"w": drawn(inner, width), "b": drawn(width), "o": drawn(width, 3)}, drawn(1, inner)
+        params, inputs = jax.tree.map(lambda leaf: leaf.astype("float32"), given)
+        assert len(traced(params, inputs, jnp.zeros(1, "int32")).layers) == 2
 
 
 @pytest.mark.parametrize("estimator", ["exact", "ghost", "lai"])

@@ -53,6 +53,17 @@ def test_inputs_may_be_tuples_or_mappings():
         np.testing.assert_allclose(scores, lai.ghost_scores(trace, trace), rtol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["int32", "uint8", "bool"])
+def test_whole_numbers_are_read_as_promoted(kind):
+    whole = drawn(6, 4) > 0
+    given, promoted = (
+        computed(lai_jax.trace, *MODEL, one, BATCH[1], gradients="all")
+        for one in (whole.astype(kind), whole.astype(float))
+    )
+    np.testing.assert_array_equal(given.layers[0].activations, promoted.layers[0].activations)
+    np.testing.assert_allclose(lai.ghost_kernel(given, promoted), lai.ghost_kernel(promoted, promoted))
+
+
 def test_coverage_names_what_uses_each_parameter():
     found = lai_jax.coverage(*MODEL, *BATCH)
     assert found.fraction == 1.0

@@ -150,7 +150,8 @@ class _Trial:
             if not finite.any():
                 return None, size
             eps = coarsest(jax.make_jaxpr(self.losses)(values, arrays).jaxpr)
-            if _match_sums(gradient, summed, eps, count=float((weights**2).sum(where=finite))):
+            count = float((weights**2).sum(where=finite))
+            if _match_sums(gradient, summed, eps, count, _measure_scale(arrays)):
                 return True, size
         return False, size
 
@@ -197,7 +198,7 @@ def _equal(first: Any, second: Any, within: float, beside: float) -> bool:
     return bool(np.where(finite, near, ~np.isfinite(other)).all())
 
 
-def _match_sums(first: list[Any], second: list[Any], eps: float, count: float) -> bool:
+def _match_sums(first: list[Any], second: list[Any], eps: float, count: float, scale: float) -> bool:
     """Whether two gradients agree but for the roundings of a sum; and on what is not finite."""
     blocks, norm = [], np.linalg.norm
     for pair in zip(first, second, strict=True):
@@ -206,7 +207,15 @@ def _match_sums(first: list[Any], second: list[Any], eps: float, count: float) -
         if np.isfinite(other[~finite]).any():
             return False
         blocks.append(Block(float(norm((one - other)[finite])), float(norm(one[finite])), eps))
-    return all(sums_agree(blocks, count))
+    # a product with data of this scale, of which little is left where a unit saturates
+    return all(sums_agree(blocks, count, scale * float(norm([block.size for block in blocks]))))
+
+
+def _measure_scale(arrays: list[Any]) -> float:
+    """Return how large numbers are at least 1, and at most those of the largest trial."""
+    real = [one for one in arrays if jnp.issubdtype(one.dtype, jnp.floating)]
+    sizes = [float(jnp.sqrt(jnp.square(one.astype(float)).mean(where=jnp.isfinite(one)))) for one in real]
+    return min(max([1.0, *sizes]), max(_SCALES))
 
 
 def _concrete(leaf: Any, seed: tuple[int, int], scale: float = 1.0, whole: Sequence[int] = (0, 1)) -> Any:

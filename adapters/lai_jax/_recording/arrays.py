@@ -77,6 +77,8 @@ def _flatten(array: jax.Array, blocks: list[tuple[int, ...]]) -> jax.Array:
 def dense_arrays(use: Use, data: jax.Array, cotangent: jax.Array | None) -> tuple[Any, Any]:
     """Return the activations and output gradients of a dense use, `(n, [t,] d)` each."""
     axes = product_axes(use)
+    if not jnp.issubdtype(data.dtype, jnp.inexact):  # a product promotes whole numbers by itself
+        data = data.astype(use.output.dtype)
     left = data.shape[use.samples_in.axis] // use.samples_in.samples  # of the samples' axis, other positions
 
     def shift(own: tuple[int, ...], by_rows: int) -> tuple[int, ...]:
