@@ -463,7 +463,7 @@ class Mixture:
         Number of sources, or their shares at the start, up to a factor: positive Python numbers. A mapping
         from names to shares names the sources, for groups that are text.
     horizon, floor, confidence
-        As for `lai_core.mixtures.update_mixture`. The defaults were the same for all fifteen tasks of the
+        As for `lai_core.mixtures.update_mixture`. The defaults were the same for all tasks of the
         study.
 
     Examples

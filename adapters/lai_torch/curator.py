@@ -92,9 +92,9 @@ class Weigher:
         The processes whose batches are one batch: a process group, or a mesh of one dimension. None: those
         of the model's wrapper; without a wrapper there has to be one process. `False`: this process alone.
         Scores are those of one process with the whole batch, and the policy sees all of them; of a report,
-        `scores`, `weights` and `losses` are of this process's rows, all else of the whole batch. What one
-        process raises, each raises. While a sharded model scores, its parameters, each in its own type, have
-        to fit on each device; gradients of training and the optimizer's state stay sharded.
+        what has an entry a sample, and `bytes_sent`, are of this process, all else of the whole batch. What
+        one process raises, each raises. While a sharded model scores, its parameters, each in its own type,
+        have to fit on each device; gradients of training and the optimizer's state stay sharded.
 
     Attributes
     ----------
@@ -416,8 +416,9 @@ class Curator(Weigher):
         that drops a sample checks the gradient against the masked one. A batch of one sample is `kept`.
 
         `whole`: one uncompiled forward pass in the model's own mode for both, and the backward pass of
-        the whole batch, weighted: 3, whatever is kept. For every estimator but `exact`, not with
-        BatchNorm in training mode. A batch of one sample that meets dropout is `kept`.
+        the whole batch, weighted: 3, whatever is kept. For every estimator but `exact` and `midpoint`,
+        not with BatchNorm in training mode. A batch of one sample that draws otherwise than beside a copy
+        is `kept`, as is one with a loss that is not finite.
 
         `auto`: the faster of `kept` and `whole`, timed in turn on the first eight scored steps; `kept`
         where the model computes something else in training mode than in eval mode.

@@ -28,7 +28,7 @@ class Report:
     weights
         `(n,)`: the update minimised `sum_j weights_j loss_j`.
     losses
-        `(n,)`, each sample's loss when it was scored; in warm-up, when it was trained on.
+        `(n,)`, each sample's loss when it was scored; in warm-up, when it was trained on (NaN from `weigh`).
     kept
         How many samples have a positive weight; of several processes, on all of them.
     dropped
@@ -60,7 +60,7 @@ class Report:
     kept_fraction
         The fraction of the batch, on all processes, that has a positive weight.
     trained_losses
-        `(n,)`, the losses that were minimised, NaN where a sample was not trained on; None: `losses`.
+        `(n,)`, the losses that were minimised, NaN of rows that `kept` did not run; None: `losses`.
     total
         The sum of the weighted losses on all processes; None where there is one.
     collectives
@@ -123,7 +123,7 @@ class Report:
     def metrics(self) -> dict[str, float]:
         """Return what a logger takes of the step: a flat dictionary of finite floats.
 
-        The names are those that the trainers of `lai_torch.integrations` log. Reading the values waits for
+        The trainers of `lai_torch.integrations` log some of these. Reading the values waits for
         the device.
 
         Returns
@@ -131,7 +131,7 @@ class Report:
         dict
             `curation/kept`, the fraction with a positive weight; `curation/loss`, the weighted loss;
             `curation/not_finite`, how many samples had no finite score or loss; `curation/skipped`, 1 where
-            the batch made no update; `curation/validation_age` in steps; `curation/score_low`, `_median`
+            the batch contributed nothing; `curation/validation_age` in steps; `curation/score_low`, `_median`
             and `_high`, 5%, 50% and 95% quantiles of the scores; `curation/dropped/GROUP`, the share of each
             group without weight. A value that is absent or not finite has no entry.
 

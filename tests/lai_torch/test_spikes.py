@@ -117,8 +117,10 @@ def test_rows_left_out_do_not_train(parts, plant):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("plant", "low"), [(missing, False), (lying, True)])
-def test_an_ordinary_step_tells_scales(tmp_path, plant, low):
+@pytest.mark.parametrize(
+    ("plant", "low", "resumed"), [(missing, False, False), (lying, True, False), (missing, False, True)]
+)
+def test_an_ordinary_step_tells_scales(tmp_path, plant, low, resumed):
     """Of a gradient that is no number, and where a spike's roundings are longer than all else in it."""
     torch.manual_seed(0)
     model, path = nn.Linear(4, 1), tmp_path / "spikes.jsonl"
@@ -128,6 +130,10 @@ def test_an_ordinary_step_tells_scales(tmp_path, plant, low):
         inputs, targets = torch.randn(N, 4), torch.zeros(N)
         if step == SPIKE:
             plant(inputs, targets)
+            if resumed:
+                state = json.loads(json.dumps(monitor.state_dict()))
+                monitor = lai_torch.SpikeMonitor(model, squared, path=path, rule=rule, leave_out=True)
+                monitor.load_state_dict(state)
         monitor.watch(inputs, targets)
         with torch.autocast("cpu", torch.bfloat16, enabled=low):
             (3 * squared(model(inputs), targets).sum()).backward()

@@ -22,8 +22,8 @@ REFUSED = {
     "deepspeed.runtime.pipe": _PIPELINE,
     "deepspeed.runtime.engine": (
         "which runs backward passes by itself; under ZeRO stages 1 and 2 score its module, by Curator("
-        "engine.module, loss, None, validation, group=False).score(inputs, targets), and hand the weighted "
-        "loss to engine.backward"
+        "engine.module, loss, None, validation, process_group=False).score(inputs, targets), and hand the "
+        "weighted loss to engine.backward"
     ),
     "megatron": f"whose layers communicate in backward passes of their own; {_BEFOREHAND}",
     "torch.distributed.pipelining": _PIPELINE,

@@ -41,7 +41,7 @@ class Curation(Callback):
     period
         Number of scored steps between two updates of the mixture.
     options
-        Of `lai_torch.Weigher`, but for `group`: the processes are the trainer's. And
+        Of `lai_torch.Weigher`, but for `process_group`: the processes are the trainer's. And
         `backward=KeptOptions(auxiliary=...)`, for a loss that trains and does not score.
 
     Attributes

@@ -44,9 +44,9 @@ class SpikeMonitor:
         Diagnoses within one window of the rule.
     leave_out
         Whether a step is to train without the rows that are named: `.grad` then holds what the others give
-        to it. Check before you clip, so that what is left is clipped by its own norm. Which multiple of the
-        summed losses trains, the step tells on which models are proved, the rule's `warmup`: for spikes of
-        as many rows whose own gradient does not, as one that is no number. Else such a one counts as a mean.
+        to it. Check before you clip, so that what is left is clipped by its own norm. The multiple of the
+        summed losses that trains is read at the rule's step `warmup`. A spike whose gradient does not tell
+        it, as one that is no number, takes that one if it has as many rows, else counts as a mean.
         What is written says whether it was done: not where the gradient is of another loss than `loss`, as
         where a penalty is added.
     optimizer
@@ -109,7 +109,7 @@ class SpikeMonitor:
         # a batch of another shape than the one that is proved beside others is read for itself
         self._reader = Reader(model, loss, every=True, again=False, exchanged=False)
         self._batches: list[Batch] = []
-        self._busy = False
+        self._busy, self._proved = False, False
         # how many rows an ordinary step had, and the multiple of their summed losses that it trained
         self._known: tuple[int, float] | None = None
 
@@ -170,7 +170,7 @@ class SpikeMonitor:
         """
         batches, self._batches = self._batches, []
         number = read_norm(norm)
-        first = self.log.step == self.log.rule.warmup
+        first = not self._proved and self.log.step >= self.log.rule.warmup
         update_excess = None
         if self.optimizer is not None:
             usual, length = self.updates.usual, measure_step(self.optimizer)
@@ -178,6 +178,7 @@ class SpikeMonitor:
                 update_excess = length / (usual or math.nan)
         known = bool(batches) or self._divided  # a process does not know what others watched
         excess = self.log.judge(number, known=known, also=update_excess is not None)
+        self._proved = self._proved or (first and excess is None)
         if first and not known:
             warnings.warn(
                 "SpikeMonitor: expected a batch in `watch` before `check`, got none; no spike is diagnosed "
@@ -219,13 +220,14 @@ class SpikeMonitor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the monitor knows of the run, as plain numbers."""
-        return self.log.state_dict() | {"updates": self.updates.state_dict()}
+        return self.log.state_dict() | {"updates": self.updates.state_dict(), "scale": self._known}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what `state_dict` returned."""
         self.log.load_state_dict(state)
         if "updates" in state:  # a monitor that watched no optimizer may have left none
             self.updates.load_state_dict(state["updates"])
+        self._known = state.get("scale")
 
     def attach(self, trainer: Any) -> "SpikeMonitor":
         """Watch a transformers or TRL Trainer: its batches as the model gets them, the norm before clipping.
