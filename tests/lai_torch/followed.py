@@ -4,6 +4,7 @@ import functools
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.utils import checkpoint
 
 from tests.lai_torch.support import LOSS, randn
@@ -37,6 +38,17 @@ def counting(own, inputs):
     own.calls += 1
     own.seen += 1
     return layered(own, inputs) * (1 + own.seen / 8) + own.seen
+
+
+def adapted(own, inputs):
+    """Merge a pair of low rank into a frozen matrix, as adapters do."""
+    matrix = own.frozen.weight + own.up.weight @ own.down.weight
+    return own.head(torch.tanh(functional.linear(inputs, matrix, own.frozen.bias)))
+
+
+def low_rank():
+    frozen, down, up = nn.Linear(4, 5).requires_grad_(requires_grad=False), nn.Linear(4, 2), nn.Linear(2, 5)
+    return Part(adapted, frozen=frozen, down=down, up=up, head=nn.Linear(5, 3))
 
 
 def twice(own, inputs):
@@ -105,6 +117,7 @@ def drawn(build, *shapes, loss=LOSS, form=None):
 FOLLOWED = {
     **{f"parts: {PARTS[head]}": drawn(functools.partial(parts, head), (TIMES, WIDTH)) for head in PARTS},
     "counting": drawn(lambda: body(counting, calls=0, seen=torch.zeros(())), (4,)),
+    "adapted": drawn(low_rank, (4,)),
     "cached": drawn(lambda: body(cached), (4,), loss=lambda o, t: LOSS(o["logits"], t)),
     "twice": drawn(lambda: body(twice), (4,), loss=lambda o, t: LOSS(o[0], t) + o[1].sum(-1)),
     "nested": drawn(lambda: body(nested), (4,), (4,), form=lambda inputs: {"parts": inputs}),

@@ -1,6 +1,6 @@
 """A captured forward and backward graph, and what they are made of once the parameters are known."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -86,7 +86,7 @@ class Pair:
         # where each tensor holds samples, by the sizes that are not the batch's
         self.sample_axes: dict[Any, dict[fx.Node, list[Axis]]] = {}
         # of each layer, the last one last, what `SelectivePass` asks an eager trace; None until then
-        self.own: list[tuple[bool, bool] | None] | None = None
+        self.own: list[tuple[Hashable, bool] | None] | None = None
         self.calls = 0  # how many batches were run
         self.told: dict[Any, Any] = {}  # what follows from the graphs and some sizes alone, by these
         self.run_backward: Callable[[Values], Any] = function_of(backward)

@@ -6,7 +6,7 @@ kept count as the symbol, make the backward pass of a smaller batch.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -111,14 +111,14 @@ class SelectivePass:
             run.pair.own = self._find_owned([*layers, last], batch)
         *others, final = run.pair.own
         records = [
-            self._record(run, layer, None, valid, own=one[0], bias=one[1])
+            self._record(run, layer, None, valid, weight=one[0], bias=one[1])
             for layer, one in zip(layers, others, strict=True)
             if one is not None
         ]
-        bias = final is not None and final[1]
+        key, bias = final or (last.names[0], False)
         after = run.pair.memoise(find_nodes_after, last.output, last.name, tuple(used))
         gradient = vjp_through(after, last, run.values, used)
-        record: Any = self._record(run, last, gradient, valid, own=True, bias=bias)
+        record: Any = self._record(run, last, gradient, valid, weight=key, bias=bias)
         # a frozen last layer is recorded as the graph's reader does: its output gradients alone
         if final is None:
             rows = record.output_gradients
@@ -132,16 +132,15 @@ class SelectivePass:
         gradient: Tensor | None,
         valid: Positions,
         *,
-        own: bool,
+        weight: Hashable,
         bias: bool,
     ) -> lai.Record:
-        """Return what LAI sees of a layer: its input, samples first; Ghost sees it too if `own`."""
+        """Return what LAI sees of a layer: its input, samples first; Ghost sees it too by its `weight`."""
         inputs = run.values[layer.inputs.name]
         record_type: Any = lai.ReadoutTrace
-        named: dict[str, Any] = {"bias": bias, "weight": None, "name": layer.name}
-        if own:
+        named: dict[str, Any] = {"bias": bias, "weight": weight, "name": layer.name}
+        if weight is not None:
             record_type = lai.LayerTrace
-            named["weight"] = layer.names[0]
         if layer.geometry is None:
             outputs = None
             if gradient is not None:
@@ -156,13 +155,13 @@ class SelectivePass:
                 "found them merged with another; use backward='kept'"
             )
             raise ValueError(msg)
-        if own or gradient is not None:
+        if weight is not None or gradient is not None:
             record = lai.ConvolutionTrace(inputs, gradient, **layer.geometry, **named)
             return record if gradient is None else record.unfolded()
         return record_type(inputs.flatten(2).movedim(1, 2), None, **named)
 
-    def _find_owned(self, layers: list[Layer], batch: Batch) -> list[tuple[bool, bool] | None]:
-        """Return of each layer whether Ghost sees it too and whether its bias trains; None if LAI reads none.
+    def _find_owned(self, layers: list[Layer], batch: Batch) -> list[tuple[Hashable, bool] | None]:
+        """Return of each layer Ghost's key, if any, and whether its bias trains; None if LAI reads none.
 
         It is compared with an eager trace in eval mode, as summaries are made of.
         """
@@ -170,7 +169,7 @@ class SelectivePass:
             reader = Reader(self.model, self.loss, every=False, last=self.last, valid=self.masks)
             readouts = [one for one in reader.record(batch).readouts if one.layer.source is not None]
         trains = {name for name, one in list_parameters(self.model).items() if one.requires_grad}
-        found: list[tuple[bool, bool] | None] = []
+        found: list[tuple[Hashable, bool] | None] = []
         expected = list(readouts)
         for layer in layers:
             training = trains.intersection(layer.names)
@@ -181,7 +180,7 @@ class SelectivePass:
                 found.append(None)
                 continue
             record: Any = expected.pop(0).record
-            found.append((record.weight is not None, bool(record.bias)))
+            found.append((record.weight, bool(record.bias)))
         if expected:
             msg = (
                 "backward: 'selective' expects the layers of an eager trace, "
