@@ -78,6 +78,33 @@ def test_branches_of_one_row_are_exact(estimator):
         torch.testing.assert_close(curator.score(*batch)[1].scores, expected)
 
 
+@holding(lambda: held(body=nn.Linear(4, 4), head=nn.Linear(4, 3)))
+def chosen(own, inputs):
+    """Compute some of the positions alone."""
+    found, these = inputs.clone(), inputs[..., 0] > 0
+    found[these] = torch.tanh(own.body(inputs[these]))
+    return own.head(found.mean(1))
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0), (1, 1, 1), (3, 3, 3)])
+def test_as_many_positions_as_samples_are_exact(counts):
+    """They look like one a sample, in a batch that is read after a summary without that."""
+    model = chosen().double()
+
+    def batch(counts):
+        inputs = randn(len(counts), 4, 4).double()
+        for row, count in zip(inputs, counts, strict=True):
+            row[:, 0] = -1 - row[:, 0].abs()
+            row[:count, 0] *= -1
+        return inputs, labels(len(counts))
+
+    validation, given = batch(counts), batch((0, 2, 1, 1))
+    curator = curated(model, validation, estimator="ghost", lr=0.0, refresh=9)
+    expected = lai_torch.exact_scores(model, LOSS, validation, given)
+    for _ in range(3):
+        torch.testing.assert_close(curator.step(*given).scores, expected)
+
+
 @pytest.mark.parametrize("way", ["eager", "grouped_mm"])
 def test_ghost_is_exact_on_mixtral(way):
     bound = {"rtol": 1e-9, "atol": 1e-12} if way == "eager" else {"rtol": 1e-3, "atol": 1e-5}

@@ -591,7 +591,7 @@ class Reader:
         if wrong and self.every and plan.left.isdisjoint(wrong):
             plan.left = self.left | frozenset(wrong)
             recording = self._check(self._assemble(graph, plan, positions), graph, exchange, positions)
-            self.left = plan.left
+            self.recall(self.routed, plan.left)
             return recording
         if wrong:
             if not self.every:

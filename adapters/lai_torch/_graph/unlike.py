@@ -29,18 +29,21 @@ def check_unlike(reader: Reader, summed: Layouts, found: Layouts) -> None:
             raise UnlikeError
         return
     names = {name for name in {*before, *now} if before[name] != now[name]}
-    # A parameter that was left already has one record in every batch: what differs then is not mended so.
-    kinds = {name: [dict(one)["kind"] for one in before[name]] for name in names & reader.left}
-    unread = {name for name in names if kinds.get(name) != ["GainTrace"]}
+    # What is left to autograd has one record of one kind in every batch, but in a side that was read before.
+    kinds = [
+        [[dict(one)["kind"] for one in side[name]] for side in (before, now)] for name in names & reader.left
+    ]
+    stale = any(now_kinds == ["GainTrace"] != before_kinds for before_kinds, now_kinds in kinds)
+    unread = names - reader.left
     # what stands for the last layer of a batch without one: a side that is made again has none, too
-    if unread == {"None"}:
+    if unread == {"None"} and not stale:
         msg = (
             "model: expected a last layer, one whose output the loss reads, in every batch, got one in some "
             "alone; use estimator 'exact'"
         )
         raise ValueError(msg)
-    if unread - reader.left:  # what is left already would differ again, without an end
-        reader.recall(reader.routed, reader.left.union(unread))
+    if unread or stale:  # what is left already would differ again, without an end
+        reader.recall(reader.routed, reader.left.union(unread - {"None"}))
         raise UnlikeError
 
 
