@@ -37,7 +37,9 @@ def test_training_builds_no_logits():
         for losses in (found, expected)
     ]
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
-    assert not hasattr(model(**batch, fused_lm_head=True), "logits")
+    fused = model(**batch, fused_lm_head=True)
+    assert not hasattr(fused, "logits")
+    torch.testing.assert_close(next_token_losses(fused, batch), expected, rtol=1e-5, atol=1e-6)
     assert trainer.curator.steps == 12
 
 

@@ -67,7 +67,8 @@ def next_token_losses(outputs: Any, batch: Any) -> Tensor:
     Parameters
     ----------
     outputs
-        With `logits`, `(n, t, words)`.
+        With `logits`, `(n, t, words)`; or with TRL's `log_probs` and `label_mask`, `(n, t - 1)`, which its
+        head computes without logits.
     batch
         With `labels`, `(n, t)`, -100 where a token counts for nothing.
 
@@ -77,6 +78,9 @@ def next_token_losses(outputs: Any, batch: Any) -> Tensor:
         `(n,)`, or one number a document of packed rows; 0 for a sequence without a labelled token.
     """
     labels, documents = _labels(batch), documents_of(batch)
+    if hasattr(outputs, "log_probs"):  # each is that of the next token
+        following = None if documents is None else documents[:, 1:]
+        return sample_means(-outputs.log_probs, outputs.label_mask, following)
     if documents is not None:  # a document's first token is not predicted by the one before
         labels = labels.masked_fill(batch["position_ids"] == 0, IGNORED)
     following = pad(labels[:, 1:], (0, 1), value=IGNORED)

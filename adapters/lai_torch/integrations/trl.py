@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 from trl.trainer.sft_trainer import SFTTrainer
 
-from lai_torch.integrations.losses import documents_of, sample_means
+from lai_torch.integrations.losses import next_token_losses
 from lai_torch.integrations.transformers import Curated
 
 
@@ -37,9 +37,6 @@ class CuratedSFTTrainer(Curated, SFTTrainer):  # type: ignore[misc]
         return trainer._prepare_dataset(dataset, *given, "validation")
 
     def _compute_trained(self, model: Any, batch: Any) -> tuple[Any, Tensor]:
-        """Return the outputs, and the losses of `next_token_losses` without the logits."""
+        """Return the outputs, which have no logits, and the losses."""
         outputs = model(**batch, use_cache=False, fused_lm_head=True)
-        documents = documents_of(batch)
-        if documents is not None:
-            documents = documents[:, 1:]  # a loss is that of the next token
-        return outputs, sample_means(-outputs.log_probs, outputs.label_mask, documents)
+        return outputs, next_token_losses(outputs, batch)
