@@ -36,11 +36,8 @@ def source_of(role: str, dataset: Any, size: int) -> Indexed | Stream:
     if isinstance(dataset, tuple):
         check_batch(role, dataset)
         samples = count(*dataset)
-
-        def cut_out(span: range, size: int) -> Iterable[Any]:
-            return chunks(rows(dataset, slice(span.start, span.stop), samples), size)
-
-        return Indexed(samples, size, cut_out)
+        part = lambda span: rows(dataset, slice(span.start, span.stop), samples)  # noqa: E731
+        return Indexed(samples, size, lambda span, size: chunks(part(span), size))
     collate: Callable[[Any], Any] = partial(collate_items, role, default_collate)
     held, workers, batched = dataset, 0, False
     if isinstance(dataset, DataLoader):
