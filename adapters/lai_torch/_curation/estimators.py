@@ -21,6 +21,7 @@ from lai_core._adapters import (
 )
 from lai_core.estimators.gates import gate_lai_scores
 from lai_core.records.compatible import layouts
+from lai_torch._curation.processes.finite import are_finite
 from lai_torch._curation.processes.group import Group
 from lai_torch._curation.processes.sides import subtract_own, sum_sides
 from lai_torch._curation.readings import (
@@ -340,6 +341,17 @@ class Tracer:
                 total = one
         if total is None and not traces:
             return None
+        held = [getattr(one, "trace", one).layers for one in traces]
+        arrays = [one for layers in held for layer in layers for one in layer.arrays().values()]
+        if total is not None:
+            arrays = [block for parts in total.totals for block in parts]
+        # an infinite activation may have a finite loss, and would make each score NaN
+        if not are_finite([one for one in arrays if one.is_floating_point() or one.is_complex()]):
+            msg = (
+                "validation: expected finite activations and gradients of each sample with a finite loss, "
+                "got some that are not; leave such samples out"
+            )
+            raise UnusableError(msg)
         return ValidationSide(tuple(traces) if total is None else (total,), positions, sketch=seed)
 
     def _summarize(self, trace: lai.Trace, positions: str | None, seed: int | None) -> lai.ValidationSummary:

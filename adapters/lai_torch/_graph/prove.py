@@ -153,10 +153,15 @@ def list_parts(samples: int) -> list[Tensor]:
     Every sample has a set of parts, and all sets are of one size, so that none holds another one (Sperner).
     No set has both of the first two parts: what is in one of these is replaced in the other.
     """
-    parts, sets = 1, list[tuple[int, ...]]()
-    while len(sets) < samples and parts < MOST_PARTS:
-        parts += 1
+    # of up to three samples each by itself; of more than that five parts at least, for sets of samples
+    parts = max(samples, 2)
+    if samples > 3:
+        parts = 5
+    while True:
         sets = [one for one in combinations(range(parts), parts // 2) if not {0, 1} <= {*one}]
+        if len(sets) >= samples or parts == MOST_PARTS:
+            break
+        parts += 1
     # the last sample has none that is in the second part, which stays whole in a batch of one sample less
     order = [*(1 + torch.randperm(samples - 1, generator=seed_generator(), device="cpu")).tolist(), 0]
     own = [sets[place * len(sets) // samples] for place in order]

@@ -1,6 +1,7 @@
 """Mistakes with a curator: what it is made of, what a step is given, what it resumes from."""
 
 import copy
+import functools
 import math
 
 import lai_torch
@@ -34,6 +35,13 @@ def resumed(changed):
     """Load the state of a curator of the same kind, changed by a function."""
     curator = made()
     curator.load_state_dict(changed(curator.state_dict()))
+
+
+def unbounded(estimator):
+    inputs, targets = data(4)
+    inputs[:, 0] = math.inf
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+    stepped((inputs, targets), model=model, estimator=estimator)
 
 
 def frozen(estimator):
@@ -82,6 +90,9 @@ MADE = {
     "ValueError: validation: expected at least one sample with a finite loss, got none": (
         lambda: stepped((math.nan * data(4)[0], data(4)[1]))
     ),
+    "ValueError: validation: expected finite activations and gradients of each sample with": [
+        functools.partial(unbounded, estimator) for estimator in ("lai", "ghost", "gate_lai")
+    ],
     "ValueError: …cannot leave a sample out of its own score": lambda: made("batch", estimator="exact"),
     "ValueError: validation_fraction: expected a fraction in (0, 1], got 0.0": lambda: made(
         validation_fraction=0.0
