@@ -282,6 +282,20 @@ def test_every_pair_is_told_apart(samples, exact):
             score(Net(leak), LOSS, vectors(1), batch)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_gradients_of_each_sample_are_compared(seed):
+    """The backward pass alone takes the larger half."""
+
+    def larger(net, h, x):
+        h.register_hook(lambda g: g * (x[:, :1] >= x[:, 0].median()))
+        return h
+
+    torch.manual_seed(seed)
+    batch = torch.randn(8, coupling.WIDTH).double(), labels(8)
+    with pytest.raises(ValueError, match=coupling.REFUSED):
+        lai_torch.trace(Net(larger), LOSS, *batch, gradients="all")
+
+
 def test_other_lists_are_passed_on():
     def both(outputs, targets):
         return sum(LOSS(outputs, one) for one in targets["both"]) * len(targets["names"])

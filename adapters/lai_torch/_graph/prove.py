@@ -47,8 +47,10 @@ DIRECTIONS = 16
 """Number of random directions that stand for the rows of a large gradient, and for its columns."""
 SMALL = 2**13
 """Number of entries up to which a gradient stands for itself."""
-MOST_PARTS = 8
-"""Number of parts of a batch that are exchanged at most."""
+MOST_PARTS = 6
+"""Number of parts of a batch that are exchanged beside two halves, at most."""
+GRADIENTS_OF = 3
+"""Number of exchanged batches of which the gradients are compared, not the losses alone."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
     found: Exchange | None = None
     others: list[tuple[Graph, Tensor]] = []
     for number, part in enumerate(list_parts(samples)):
-        run = partial(_run_exchanged, problem, before, part, eps, gradients=number < 2, by_rows=by_rows)
+        run = partial(_run_exchanged, problem, before, part, eps, number=number, by_rows=by_rows)
         ran = None
         # A division by the number of samples shows in a batch of another size alone; fewer rows draw other
         # random numbers. Two samples are three then: of a batch of one, torch's normalisation has a wrong
@@ -148,25 +150,23 @@ def exchange_samples(problem: Problem, *, by_rows: bool = True) -> Exchange | No
 
 
 def list_parts(samples: int) -> list[Tensor]:
-    """Return parts of a batch: each sample is once in a part without any given other, up to 55 samples.
+    """Return parts of a batch: of any two samples, up to 40, each is once in one without the other.
 
-    Every sample has a set of parts, and all sets are of one size, so that none holds another one (Sperner).
-    No set has both of the first two parts: what is in one of these is replaced in the other.
+    The first two are halves, so that each sample is in one of them, and replaced in the other. In each half
+    every sample has a set of further parts, all of one size, so that none holds another one (Sperner).
     """
-    # of up to three samples each by itself; of more than that five parts at least, for sets of samples
-    parts = max(samples, 2)
-    if samples > 3:
-        parts = 5
-    while True:
-        sets = [one for one in combinations(range(parts), parts // 2) if not {0, 1} <= {*one}]
-        if len(sets) >= samples or parts == MOST_PARTS:
-            break
+    half, parts = (samples + 1) // 2, 0
+    # of few samples more parts than would do, and others in each half: they tell more of what sorts or ranks
+    if samples > 2:
+        parts = 3
+    while len(sets := [*combinations(range(2, 2 + parts), parts // 2)]) < half and parts < MOST_PARTS:
         parts += 1
-    # the last sample has none that is in the second part, which stays whole in a batch of one sample less
+    # the last sample is in the first half: the second stays whole in a batch of one sample less
     order = [*(1 + torch.randperm(samples - 1, generator=seed_generator(), device="cpu")).tolist(), 0]
-    own = [sets[place * len(sets) // samples] for place in order]
-    masks = [torch.tensor([part in one for one in own], device="cpu") for part in range(parts)]
-    return [mask for mask in masks if bool(mask.any())]
+    places = [divmod(place, half) for place in order]
+    own = [{side, *sets[(place * len(sets) // half + 2 * side) % len(sets)]} for side, place in places]
+    masks = dict.fromkeys(tuple(part in one for one in own) for part in range(2 + parts))
+    return [torch.tensor(mask, device="cpu") for mask in masks if any(mask)]
 
 
 def _run_exchanged(
@@ -176,10 +176,13 @@ def _run_exchanged(
     eps: float,
     size: int,
     *,
-    gradients: bool,
+    number: int,
     by_rows: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor] | Exception:
     """Run a batch in which copies of a part's samples stand for the others, and compare its losses.
+
+    Of the first part each sample has as many copies, of the others the last one has all: else a rank, or a
+    median, might stay.
 
     Returns
     -------
@@ -193,11 +196,13 @@ def _run_exchanged(
     orders = [row_sources(part)]
     if drawn is None:
         turned, own = torch.arange(samples, device="cpu"), part.nonzero().squeeze(1).flip(0)
-        turned[~part] = own.repeat(samples)[: samples - len(own)]
+        if number:
+            own = own[:1]
+        turned[~part] = own.repeat(samples)[: int((~part).sum())]
         orders.insert(0, turned)
     places = torch.arange(size, device="cpu").clamp(max=samples - 1)
     for order in orders:
-        ran = run_part(problem, order[places], samples, gradients=gradients)
+        ran = run_part(problem, order[places], samples, gradients=number < GRADIENTS_OF)
         if isinstance(ran, Exception):
             failed = ran
             continue
