@@ -91,6 +91,11 @@ def trace(
     recording = reader.record((inputs, targets))
     if not partial:
         check_explained(recording.plan.unexplained)
+    if reader.every and not recording.plan.last:
+        # Ghost adds it up to nothing, and LAI and LLI refuse it as a last layer
+        nothing = recording.losses.detach().new_zeros(len(recording.losses), 1)
+        name = f"no single last layer: {recording.plan.refusal}"
+        return lai.Trace([*recording.trace.layers, lai.GainTrace(None, nothing, name=name)])
     return recording.trace
 
 

@@ -269,9 +269,10 @@ class Tracer:
                 )
                 raise ValueError(msg)
             return recording.trace, losses
-        # without what LAI alone reads, the last layer aside: one sample may have less of it
-        *before, last = recording.trace.layers
-        return lai.Trace([*(one for one in before if not isinstance(one, lai.ReadoutTrace)), last]), losses
+        # Without what LAI alone reads, of which one sample may have less, and in one order for all batches:
+        # what is the last layer of one may be none of another.
+        records = [one for one in recording.trace.layers if not isinstance(one, lai.ReadoutTrace)]
+        return lai.Trace(sorted(records, key=lambda one: str(one.weight))), losses
 
     def recall(self, state: CuratorState) -> None:
         self.reader.recall(frozenset(state.routed), frozenset(state.left))

@@ -324,11 +324,8 @@ class Reader:
                 if id(one) in found or (one.requires_grad and (plan.routed or name in plan.left))
             }
             records, readouts = assembly.build_every(parameters)
-            if not plan.last:
-                # Ghost adds it up to nothing, and LAI and LLI refuse it as a last layer
-                nothing = graph.losses.detach().new_zeros(graph.samples, 1)
-                name = f"no single last layer: {plan.refusal}"
-                records.append(lai.GainTrace(None, nothing, name=name))
+            if not records:  # nothing is explained
+                records.append(lai.GainTrace(None, graph.losses.detach().new_zeros(graph.samples, 1)))
         kinds = {name: list(own) for name, own in assembly.kinds.items()}
         return Recording(lai.Trace(records), graph, graph.losses, readouts, assembly.explained, kinds, plan)
 

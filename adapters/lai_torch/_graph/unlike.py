@@ -35,15 +35,8 @@ def check_unlike(reader: Reader, summed: Layouts, found: Layouts) -> None:
     ]
     stale = any(now_kinds == ["GainTrace"] != before_kinds for before_kinds, now_kinds in kinds)
     unread = names - reader.left
-    # what stands for the last layer of a batch without one: a side that is made again has none, too
-    if unread == {"None"} and not stale:
-        msg = (
-            "model: expected a last layer, one whose output the loss reads, in every batch, got one in some "
-            "alone; use estimator 'exact'"
-        )
-        raise ValueError(msg)
     if unread or stale:  # what is left already would differ again, without an end
-        reader.recall(reader.routed, reader.left.union(unread - {"None"}))
+        reader.recall(reader.routed, reader.left.union(unread))
         raise UnlikeError
 
 
