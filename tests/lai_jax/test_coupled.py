@@ -223,7 +223,7 @@ def test_tracing_trusts_no_fitted_probe():
     assert jax.eval_shape(last, weights(e=(7, 4), o=(4, 3)), *batch).shape == (2, 4)
 
 
-def test_saturated_units_of_one_row_are_taken(optimised):
+def test_saturated_units_of_one_row(optimised):
     """Of a slope roundings are left where the trial's data are large, as compiled programs have them."""
     traced = jax.jit(lambda params, *batch: lai_jax.trace(dense, params, LOGISTIC, *batch))
     for inner, width in product((5, 7, 10), (4, 8)):

@@ -87,7 +87,7 @@ def chosen(own, inputs):
 
 
 @pytest.mark.parametrize("counts", [(0, 0, 0), (1, 1, 1), (3, 3, 3)])
-def test_as_many_positions_as_samples_are_exact(counts):
+def test_as_many_positions_as_samples(counts):
     """They look like one a sample, in a batch that is read after a summary without that."""
     model = chosen().double()
 
@@ -126,7 +126,7 @@ def adapted(own, inputs):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_matrices_that_begin_at_zero_are_exact(seed):
+def test_matrices_that_begin_at_zero(seed):
     """No gradient reaches the first one in a summary; none tells where its samples lie."""
     torch.manual_seed(seed)
     model = adapted().double()
